@@ -1,0 +1,163 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static _Atomic int current_level = LOG_LEVEL_INFO;
+
+void log_set_level(enum log_level level)
+{
+	current_level = (int)level;
+}
+
+enum log_level log_level(void)
+{
+	return (enum log_level)current_level;
+}
+
+static void write_line(enum log_level level, const char *message, const char *fields, va_list ap,
+	const char *suffix)
+{
+	char line[2048];
+	size_t room = sizeof line - 1; /* for the newline */
+	int n = snprintf(line, room, "<%d>%s", (int)level, message);
+	size_t len = MIN((size_t)MAX(n, 0), room - 1);
+
+	if (fields[0] != '\0') {
+		line[len++] = ' ';
+		n = vsnprintf(line + len, room - len, fields, ap);
+		len = MIN(len + (size_t)MAX(n, 0), room - 1);
+	}
+	n = snprintf(line + len, room - len, "%s", suffix);
+	len = MIN(len + (size_t)MAX(n, 0), room - 1);
+	for (size_t i = 0; i < len; i++) {
+		if (line[i] == '\n' || line[i] == '\r') {
+			line[i] = ' ';
+		}
+	}
+	line[len++] = '\n';
+	/* Nothing sensible can be done when stderr is gone. */
+	if (write(STDERR_FILENO, line, len) < 0) {
+		return;
+	}
+}
+
+void log_line(enum log_level level, const char *message, const char *fields, ...)
+{
+	va_list ap;
+
+	if ((int)level > current_level) {
+		return;
+	}
+	va_start(ap, fields);
+	write_line(level, message, fields, ap, "");
+	va_end(ap);
+}
+
+void log_failure(
+	enum log_level level, const char *message, const struct err *err, const char *fields, ...)
+{
+	char quoted[sizeof err->msg + 16];
+	char suffix[sizeof quoted + 192];
+	va_list ap;
+
+	if ((int)level > current_level) {
+		return;
+	}
+	snprintf(suffix, sizeof suffix, " kind=%s at=%s:%d sys=%d error=%s",
+		err_kind_name(err->kind), err->file ? err->file : "-", err->line, err->sys,
+		log_quote(quoted, sizeof quoted, err->msg, strlen(err->msg)));
+	va_start(ap, fields);
+	write_line(level, message, fields, ap, suffix);
+	va_end(ap);
+}
+
+/* Length of the UTF-8 sequence at @s, 0 when it is none or a control character. */
+static size_t printable_length(const unsigned char *s, size_t len)
+{
+	static const struct {
+		unsigned char mask, lead;
+		size_t length;
+		uint32_t least;
+	} forms[] = {{0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800}, {0xf8, 0xf0, 4, 0x10000}};
+
+	if (s[0] < 0x80) {
+		return s[0] >= 0x20 && s[0] != 0x7f ? 1 : 0;
+	}
+	for (size_t f = 0; f < ARRAY_SIZE(forms); f++) {
+		if ((s[0] & forms[f].mask) != forms[f].lead) {
+			continue;
+		}
+		if (len < forms[f].length) {
+			return 0;
+		}
+		uint32_t code = s[0] & (unsigned char)~forms[f].mask;
+		for (size_t i = 1; i < forms[f].length; i++) {
+			if ((s[i] & 0xc0) != 0x80) {
+				return 0;
+			}
+			code = code << 6 | (s[i] & 0x3f);
+		}
+		/* C1 controls can drive a terminal just as escape sequences do. */
+		bool ok = code >= forms[f].least && code >= 0xa0 && code <= 0x10ffff &&
+			  (code < 0xd800 || code > 0xdfff);
+		return ok ? forms[f].length : 0;
+	}
+	return 0;
+}
+
+const char *log_quote(char *out, size_t size, const char *text, size_t len)
+{
+	static const char ellipsis[] = "\u2026\"";
+	const unsigned char *s = (const unsigned char *)text;
+	size_t n = 0;
+	size_t i = 0;
+
+	ASSERT(size > 8);
+	out[n++] = '"';
+	while (i < len) {
+		char piece[5];
+		size_t take = printable_length(s + i, len - i);
+		size_t used = take ? take : 1;
+
+		if (take == 1 && (s[i] == '"' || s[i] == '\\')) {
+			piece[0] = '\\';
+			piece[1] = (char)s[i];
+			take = 2;
+		} else if (take > 0) {
+			memcpy(piece, s + i, take);
+		} else {
+			snprintf(piece, sizeof piece, "\\x%02x", s[i]);
+			take = 4;
+		}
+		if (n + take + sizeof ellipsis > size) {
+			memcpy(out + n, ellipsis, sizeof ellipsis);
+			return out;
+		}
+		memcpy(out + n, piece, take);
+		n += take;
+		i += used;
+	}
+	out[n++] = '"';
+	out[n] = '\0';
+	return out;
+}
+
+bool log_limit_allows(struct log_limit *limit, uint64_t now_ms, unsigned *ret_suppressed)
+{
+	if (now_ms - limit->window_start_ms >= 1000) {
+		limit->window_start_ms = now_ms;
+		limit->in_window = 0;
+	}
+	if (limit->in_window >= LOG_LIMIT_PER_SECOND) {
+		limit->suppressed++;
+		return 0;
+	}
+	limit->in_window++;
+	*ret_suppressed = limit->suppressed;
+	limit->suppressed = 0;
+	return 1;
+}
