@@ -1,0 +1,212 @@
+#include "base/json.h"
+
+#include <limits.h>
+#include <string.h>
+
+/*
+ * Theory of operation. json-c validates syntax, depth and UTF-8 in strict mode, but silently keeps
+ * the last of duplicate keys. So before it runs, keys_are_unique() walks the raw text once: a stack
+ * of the open objects, each with the spans of its keys; equal spans are a duplicate. Keys written
+ * with escapes are compared by their raw text, and any backslash in a key is refused: no field of
+ * ours has one, and it closes the way around the comparison. User data (env, metadata) has keys
+ * without escapes as well.
+ */
+
+#define JSON_KEYS_MAX 4096
+
+struct key_span {
+	const char *start;
+	size_t len;
+};
+
+struct key_scan {
+	struct key_span keys[JSON_KEYS_MAX];
+	size_t count;
+	size_t object_start[JSON_DEPTH_MAX + 1]; /* index of the open object's first key */
+	char kind[JSON_DEPTH_MAX + 1];
+	size_t depth;
+};
+
+static int compare_spans(const void *a, const void *b)
+{
+	const struct key_span *x = a;
+	const struct key_span *y = b;
+
+	if (x->len != y->len) {
+		return x->len < y->len ? -1 : 1;
+	}
+	return memcmp(x->start, y->start, x->len);
+}
+
+/* The object that ends owns the keys from its start on; sort them, and equals are neighbours. */
+static int close_object(struct key_scan *scan, struct err *err)
+{
+	size_t first = scan->object_start[scan->depth - 1];
+	size_t n = scan->count - first;
+
+	qsort(scan->keys + first, n, sizeof scan->keys[0], compare_spans);
+	for (size_t i = 1; i < n; i++) {
+		const struct key_span *key = &scan->keys[first + i];
+
+		if (compare_spans(key, key - 1) == 0) {
+			return err_set(err, ERR_INVALID, "the body has the field \"%.*s\" twice",
+				(int)MIN(key->len, (size_t)64), key->start);
+		}
+	}
+	scan->count = first;
+	return 0;
+}
+
+/* End of the string that starts at @i (a quote), or len when it doesn't end. */
+static size_t string_end(const char *text, size_t len, size_t i)
+{
+	for (i++; i < len && text[i] != '"'; i++) {
+		if (text[i] == '\\') {
+			i++;
+		}
+	}
+	return MIN(i, len);
+}
+
+static int scan_string(
+	struct key_scan *scan, const char *text, size_t len, size_t *pos, struct err *err)
+{
+	size_t start = *pos + 1;
+	size_t end = string_end(text, len, *pos);
+	size_t next = end + 1;
+
+	*pos = end;
+	while (next < len && strchr(" \t\r\n", text[next]) && text[next] != '\0') {
+		next++;
+	}
+	if (end >= len || next >= len || text[next] != ':' || scan->depth == 0 ||
+		scan->kind[scan->depth - 1] != '{') {
+		return 0; /* a value, or something that the parser will refuse */
+	}
+	if (memchr(text + start, '\\', end - start)) {
+		return err_set(err, ERR_INVALID, "field names may not contain a backslash");
+	}
+	if (scan->count == JSON_KEYS_MAX) {
+		return err_set(err, ERR_INVALID, "the body has more than %d fields", JSON_KEYS_MAX);
+	}
+	scan->keys[scan->count++] = (struct key_span){text + start, end - start};
+	return 0;
+}
+
+static int keys_are_unique(const char *text, size_t len, struct err *err)
+{
+	_cleanup_free_ struct key_scan *scan = malloc(sizeof *scan);
+
+	if (!scan) {
+		return err_set(err, ERR_UNAVAILABLE, "out of memory");
+	}
+	scan->count = 0;
+	scan->depth = 0;
+	for (size_t i = 0; i < len; i++) {
+		switch (text[i]) {
+		case '"':
+			if (scan_string(scan, text, len, &i, err) != 0) {
+				return -1;
+			}
+			break;
+		case '{':
+		case '[':
+			if (scan->depth == JSON_DEPTH_MAX) {
+				return err_set(err, ERR_INVALID,
+					"the body is nested more than %d deep", JSON_DEPTH_MAX);
+			}
+			scan->object_start[scan->depth] = scan->count;
+			scan->kind[scan->depth++] = text[i];
+			break;
+		case '}':
+			if (scan->depth > 0 && scan->kind[scan->depth - 1] == '{' &&
+				close_object(scan, err) != 0) {
+				return -1;
+			}
+			/* fall through */
+		case ']':
+			if (scan->depth > 0) {
+				scan->depth--;
+			}
+			break;
+		default:
+			break;
+		}
+	}
+	return 0;
+}
+
+json_object *json_parse(const char *text, size_t len, struct err *err)
+{
+	if (len > INT_MAX - 1) {
+		err_set(err, ERR_TOO_LARGE, "the body is too large");
+		return NULL;
+	}
+	if (keys_are_unique(text, len, err) != 0) {
+		return NULL;
+	}
+	struct json_tokener *tok = json_tokener_new_ex(JSON_DEPTH_MAX + 1);
+
+	if (!tok) {
+		err_set(err, ERR_UNAVAILABLE, "out of memory");
+		return NULL;
+	}
+	json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+	json_object *obj = json_tokener_parse_ex(tok, text, (int)len);
+	enum json_tokener_error result = json_tokener_get_error(tok);
+	size_t used = json_tokener_get_parse_end(tok);
+
+	if (result == json_tokener_continue && len > 0) {
+		/* A bare number at the end of the text waits for more digits. */
+		obj = json_tokener_parse_ex(tok, "", 1);
+		result = json_tokener_get_error(tok);
+		used = len;
+	}
+	json_tokener_free(tok);
+	while (used < len && text[used] != '\0' && strchr(" \t\r\n", text[used])) {
+		used++;
+	}
+	if (result != json_tokener_success) {
+		json_object_put(obj);
+		err_set(err, ERR_INVALID, "the body is not valid JSON: %s at byte %zu",
+			len == 0 || result == json_tokener_continue
+				? "it ends too early"
+				: json_tokener_error_desc(result),
+			used);
+		return NULL;
+	}
+	if (used != len) {
+		json_object_put(obj);
+		err_set(err, ERR_INVALID, "the body goes on after the JSON value, at byte %zu",
+			used);
+		return NULL;
+	}
+	return obj;
+}
+
+const char *json_kind(json_object *obj)
+{
+	switch (json_object_get_type(obj)) {
+	case json_type_boolean:
+		return "a boolean";
+	case json_type_double:
+		return "a number with a fraction";
+	case json_type_int:
+		return "a whole number";
+	case json_type_object:
+		return "an object";
+	case json_type_array:
+		return "an array";
+	case json_type_string:
+		return "a string";
+	case json_type_null:
+	default:
+		return "null";
+	}
+}
+
+const char *json_text(json_object *obj, size_t *ret_len)
+{
+	return json_object_to_json_string_length(
+		obj, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, ret_len);
+}

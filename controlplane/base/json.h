@@ -1,0 +1,36 @@
+#pragma once
+
+/*
+ * json - the only entry to the JSON parser
+ *
+ * Purpose: strict reading of what clients send. json-c alone lets the last of two equal keys win
+ * and is lenient in other ways; this isn't. Owns:    nothing; the caller owns the returned object
+ * (json_object_put). Errors:  ERR_INVALID.
+ */
+
+#include <json-c/json.h>
+#include <stddef.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+
+#define JSON_DEPTH_MAX 16
+
+static inline void json_put(json_object *obj)
+{
+	json_object_put(obj);
+}
+DEFINE_CLEANUP(json_object *, json_put)
+#define _cleanup_json_ _cleanup_(json_put_p)
+
+/*
+ * Exactly one JSON value, UTF-8, at most JSON_DEPTH_MAX deep, no key twice in an object, nothing
+ * after it but white space.
+ */
+json_object *json_parse(const char *text, size_t len, struct err *err);
+
+/* Text of a JSON number, string …, for error messages: "a string", "null", "an object". */
+const char *json_kind(json_object *obj);
+
+/* Compact text; owned by @obj, valid until it changes. Slashes aren't escaped. */
+const char *json_text(json_object *obj, size_t *ret_len);

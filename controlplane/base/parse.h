@@ -1,0 +1,20 @@
+#pragma once
+
+/*
+ * parse - strict readers for text from configuration, queries and command lines
+ *
+ * Errors: ERR_INVALID with a message that says what is wrong with the value and what is allowed,
+ * but not which field it was: the caller wraps with the name.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* Decimal, no sign unless @min < 0, no blanks, within [min, max]. */
+int parse_int(const char *text, int64_t min, int64_t max, int64_t *ret, struct err *err);
+/* yes/no, true/false, on/off, 1/0. */
+int parse_bool(const char *text, bool *ret, struct err *err);
+/* Valid UTF-8 without NUL (by construction): what JSON strings and headers must be. */
+bool utf8_is_valid(const char *text, size_t len);

@@ -1,0 +1,43 @@
+#pragma once
+
+/*
+ * loop - the one event loop
+ *
+ * Purpose: owns the event base; knows which thread is the loop's; defers calls; tells of slow
+ * turns. Owns:    the event_base. Thread:  the one that runs it. Everything in the program belongs
+ * to this thread, save what a worker job carries (worker.h). Errors:  ERR_INTERNAL. Uses:    base,
+ * libevent_core. Timers and socket events are libevent's own, on loop_base().
+ */
+
+#include <event2/event.h>
+#include <stdbool.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+
+struct loop;
+
+/* The calling thread becomes the loop's thread. Ignores SIGPIPE for the process. */
+struct loop *loop_new(struct err *err);
+/* Runs the calls that are still deferred, then frees. */
+void loop_free(struct loop *loop);
+DEFINE_CLEANUP(struct loop *, loop_free)
+
+struct event_base *loop_base(struct loop *loop);
+
+/* Until loop_stop(). */
+void loop_run(struct loop *loop);
+void loop_stop(struct loop *loop);
+/* One turn: waits for an event unless @nonblock. For tests, which pump until a condition holds. */
+void loop_turn(struct loop *loop, bool nonblock);
+
+/*
+ * Calls @fn once, from the loop, not from within this call. The object behind @arg must outlive it
+ * or cancel it: loop_cancel_deferred() drops all calls with that @fn and @arg.
+ */
+void loop_defer(struct loop *loop, void (*fn)(void *arg), void *arg);
+void loop_cancel_deferred(struct loop *loop, void (*fn)(void *arg), void *arg);
+
+/* True in the thread of the process's loop, and anywhere while there is none. */
+bool loop_is_current(void);
+#define loop_assert() ASSERT(loop_is_current())
