@@ -1,0 +1,147 @@
+#pragma once
+
+/*
+ * hv - the hypervisor as the domain layer sees it
+ *
+ * Purpose: the interface between sandbox/ and what runs virtual machines. hv_libvirt.h makes the
+ * real one; the tests' fake implements the same table. Owns:    connection, worker threads, lanes.
+ * Thread:  loop. Every call returns at once; done() comes later from the loop, exactly once, never
+ * from within the call, and is safe to call hv from. Errors:  ERR_UNAVAILABLE: no connection, or
+ * too much is waiting. ERR_TIMEOUT: no answer within the deadline; the call may still take effect,
+ * and on_late() tells when it came back. ERR_NOT_FOUND: no such domain. ERR_QUOTA never;
+ * ERR_INTERNAL else. Uses:    base, loop.
+ *
+ * A domain is named by the id of its sandbox. The implementation only ever touches domains that
+ * carry its own instance id in their metadata. Calls for one id run in the order in which they were
+ * made.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/id.h"
+
+#define HV_INSTANCE_BYTES 17 /* 16 hex digits and a terminator */
+#define HV_ACCOUNT_BYTES  ID_BYTES
+
+enum hv_network {
+	HV_NETWORK_NONE, /* no network card at all */
+	HV_NETWORK_USER, /* QEMU's user-mode network; the host filter (netfilter/) bounds it */
+};
+
+/* Where a sandbox's files are. Absolute; made by sandbox/paths.c. */
+struct hv_paths {
+	char *disk_dir; /* holds the overlay; owned by the sandbox's uid, 0700 */
+	char *overlay;
+	char *run_dir; /* holds the two sockets; only the daemon and this one QEMU may enter */
+	char *agent_socket;
+	char *console_socket;
+};
+
+/* Everything about a domain. The callee copies what it keeps. */
+struct hv_spec {
+	const char *id;
+	const char *name; /* NULL: none */
+	const char *account;
+	int64_t expires_at_ms; /* wall clock; 0: never */
+	uid_t uid;             /* QEMU runs as this user */
+	gid_t gid;
+	unsigned vcpus;
+	unsigned memory_mb;
+	uint64_t disk_bytes;
+	enum hv_network network;
+	bool is_link_down;    /* start with the link down (filter not in place) */
+	bool is_disk_durable; /* cache=writeback rather than unsafe */
+	const char *kernel;
+	const char *initrd;
+	const char *cmdline;
+	const char *base_image; /* qcow2, read-only */
+	const struct hv_paths *paths;
+};
+
+enum hv_domain_state {
+	HV_DOMAIN_RUNNING,
+	HV_DOMAIN_PAUSED,    /* for example on a full host disk */
+	HV_DOMAIN_SHUTOFF,   /* gone: libvirt says so and the process is, too */
+	HV_DOMAIN_UNSETTLED, /* can't be told yet: being re-attached, or dying */
+};
+
+/* What is known of a domain of this instance. */
+struct hv_facts {
+	char id[ID_BYTES];
+	char account[HV_ACCOUNT_BYTES];
+	int64_t expires_at_ms;
+	enum hv_domain_state state;
+	pid_t pid;          /* 0: unknown */
+	uint64_t pid_start; /* field 22 of /proc/PID/stat; together with pid an identity */
+};
+
+enum hv_event {
+	HV_EVENT_STOPPED, /* the domain ended, whatever the reason */
+	HV_EVENT_PAUSED,
+	HV_EVENT_RESUMED,
+};
+
+struct hv_hooks {
+	/* Something happened to a domain of ours, asked for or not. May come late, or twice. */
+	void (*on_event)(void *arg, const char *id, enum hv_event event);
+	/* A call that was answered with ERR_TIMEOUT has come back: look at that sandbox again. */
+	void (*on_late)(void *arg, const char *id);
+	/* The connection came or went. Ready only once capabilities are primed and domains
+	 * re-attached. */
+	void (*on_ready)(void *arg, bool is_ready, const struct err *err);
+	void *arg;
+};
+
+/* For people: /v1/service, doctor. Valid while hv lives; acceleration is known when ready. */
+struct hv_info {
+	const char *driver;           /* "libvirt (qemu:///embed?root=…)" without the path */
+	const char *acceleration;     /* "kvm", "tcg", "" when unknown */
+	const char *acceleration_why; /* one sentence */
+	const char *libvirt_version;
+	const char *qemu_version;
+	bool is_ready;
+};
+
+typedef void (*hv_done_fn)(void *arg, const struct err *err); /* err NULL: fine */
+typedef void (*hv_start_fn)(void *arg, const struct hv_facts *facts, const struct err *err);
+/* @facts: @count of them, valid during the call. */
+typedef void (*hv_list_fn)(
+	void *arg, const struct hv_facts *facts, size_t count, const struct err *err);
+
+struct hv;
+
+struct hv_ops {
+	/* Connects; on_ready() follows, and again after each loss of the connection. */
+	void (*open)(struct hv *hv, const struct hv_hooks *hooks);
+	/* Lets domains run on. After it no callback comes. */
+	void (*close)(struct hv *hv);
+	const struct hv_info *(*info)(const struct hv *hv);
+
+	/* Makes directories and overlay, owned by spec->uid. Something left there is replaced. */
+	void (*disk_create)(struct hv *hv, const struct hv_spec *spec, hv_done_fn done, void *arg);
+	/* Removes disk and run directories of @id; none there is fine. */
+	void (*disk_remove)(struct hv *hv, const char *id, const struct hv_paths *paths,
+		hv_done_fn done, void *arg);
+	/* Starts a transient domain. A domain of that id which exists already is ERR_CONFLICT. */
+	void (*start)(struct hv *hv, const struct hv_spec *spec, hv_start_fn done, void *arg);
+	/* Ends it and waits until the process is gone. No such domain: fine. */
+	void (*destroy)(struct hv *hv, const char *id, hv_done_fn done, void *arg);
+	/* Continues a paused domain. */
+	void (*resume)(struct hv *hv, const char *id, hv_done_fn done, void *arg);
+	/* Writes the expiry into the domain's metadata. */
+	void (*set_expiry)(
+		struct hv *hv, const char *id, int64_t expires_at_ms, hv_done_fn done, void *arg);
+	/* Plugs or pulls the network cable. */
+	void (*set_link)(struct hv *hv, const char *id, bool is_up, hv_done_fn done, void *arg);
+	/* All domains of this instance, settled or not. */
+	void (*list)(struct hv *hv, hv_list_fn done, void *arg);
+};
+
+/* First member of every implementation. */
+struct hv {
+	const struct hv_ops *ops;
+};
