@@ -1,0 +1,163 @@
+#pragma once
+
+/*
+ * sandbox - sandboxes and what can be done with them
+ *
+ * Purpose: the domain layer's face to ops/ and daemon/. It knows no HTTP, SQL, libvirt or JSON.
+ * Owns:    every sandbox object; the create and destroy plans; timers for expiry and
+ * reconciliation. Thread:  loop. Callbacks never come from within the call that registers them.
+ * Errors:  kinds as named at each function; messages are for API clients.
+ * Uses:    base, loop, store, auth (quota), image, hv.h, guest.h.
+ *
+ * Objects of ended sandboxes leave the registry; their record is read from the store
+ * (sandbox_record_*). A struct sandbox pointer is valid until the loop's next turn; who waits keeps
+ * the id, not the pointer.
+ */
+
+#include <event2/buffer.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/guest.h"
+#include "auth/quota.h"
+#include "hv/hv.h"
+#include "image/image.h"
+#include "loop/loop.h"
+#include "sandbox/sandbox_state.h"
+#include "store/store.h"
+#include "store/store_sandbox.h"
+
+struct sandboxes;
+struct sandbox;
+
+/* ---- the registry ---- */
+
+struct sandboxes_config {
+	const char *state_dir; /* overlays live below it */
+	const char *run_dir;   /* sockets live below it */
+	const char *instance;
+	uid_t uid_first; /* one uid a sandbox, from this range */
+	unsigned uid_count;
+	gid_t gid;                  /* QEMU's group; under KVM it must be able to open /dev/kvm */
+	uint64_t boot_timeout_ms;   /* from the domain's start to the agent's HELLO */
+	uint64_t deadman_margin_ms; /* guest's own timer beyond the expiry */
+	uint64_t exec_output_cap;   /* bytes kept of a command's outputs */
+	unsigned max_lifetime_minutes; /* no expiry lies further ahead than this */
+	char *const *guest_env;        /* operator's guest.env for every sandbox */
+	const char *guest_ca_pem;      /* contents of guest.ca_file, or NULL */
+};
+
+struct sandboxes *sandboxes_new(struct loop *loop, const struct sandboxes_config *config,
+	struct store *store, struct quotas *quotas, struct images *images, struct hv *hv,
+	struct guest_driver *guests, struct err *err);
+/* Domains run on; rows stay as they are. */
+void sandboxes_free(struct sandboxes *all);
+
+/* Reads the live rows and opens the hypervisor; reconciles once that is ready. */
+int sandboxes_start(struct sandboxes *all, struct err *err);
+/* True once the first reconciliation is through: before it nothing may be created. */
+bool sandboxes_is_ready(const struct sandboxes *all, struct err *ret_why);
+
+/* The host filter's word. false pulls the link of every sandbox that has one; true plugs it in. */
+void sandboxes_set_egress(struct sandboxes *all, bool is_available, const char *why);
+bool sandboxes_has_egress(const struct sandboxes *all, const char **ret_why);
+
+/* Live ones (not final) by id or, within @account, by name. NULL: none. */
+struct sandbox *sandbox_find(struct sandboxes *all, const char *account, const char *id_or_name);
+size_t sandboxes_count(const struct sandboxes *all);
+
+/* What the API shows; the row, and for a live sandbox its very state. Valid until the next turn. */
+const struct store_sandbox *sandbox_row(const struct sandbox *sb);
+
+/* ---- life ---- */
+
+enum sandbox_network { SANDBOX_NETWORK_DEFAULT, SANDBOX_NETWORK_NONE, SANDBOX_NETWORK_EGRESS };
+
+struct sandbox_create_spec {
+	const char *account;
+	const char *name; /* NULL: none */
+	const char *size; /* label for the record; "custom" for explicit numbers */
+	unsigned vcpus;
+	unsigned memory_mb;
+	unsigned disk_gb;
+	const char *image; /* NULL: the default */
+	enum sandbox_network network;
+	unsigned timeout_minutes;
+	bool is_temporary;
+	char *const *env;            /* "NAME=VALUE" for every command */
+	const char *metadata;        /* JSON object as text; opaque here */
+	const char *idempotency_key; /* NULL: none */
+	const char *request_hash;    /* of the whole request, with the key */
+};
+
+/*
+ * Checks, charges the quota and writes the row; the rest goes on by itself. *ret is the new sandbox
+ * (PROVISIONING), or the one that the same idempotency key made before (*ret_is_replay).
+ * ERR_INVALID, ERR_QUOTA, ERR_CONFLICT (live name: the message has its id; key with another
+ * request), ERR_UNAVAILABLE (not ready, no capacity, egress asked for without a filter),
+ * ERR_NOT_FOUND (image).
+ */
+int sandbox_create(struct sandboxes *all, const struct sandbox_create_spec *spec,
+	struct sandbox **ret, bool *ret_is_replay, struct err *err);
+
+/* Called once: with NULL when it runs, with the reason when it never will. */
+typedef void (*sandbox_wait_fn)(void *arg, struct sandbox *sb, const struct err *err);
+struct sandbox_wait;
+struct sandbox_wait *sandbox_wait_ready(struct sandbox *sb, sandbox_wait_fn fn, void *arg);
+/* Called once the sandbox is DELETED or FAILED and nothing is left. sb is valid during the call. */
+struct sandbox_wait *sandbox_wait_gone(struct sandbox *sb, sandbox_wait_fn fn, void *arg);
+/* The caller lost interest: no call will come. */
+void sandbox_wait_cancel(struct sandbox_wait *wait);
+
+/* Begins the removal, from any state; again is fine. @reason: "deleted", "expired", … */
+void sandbox_destroy(struct sandbox *sb, const char *reason);
+
+/*
+ * Moves the expiry by @minutes, never beyond now + max_lifetime: guest's timer first, then row,
+ * then the domain's metadata. ERR_INVALID, ERR_ENDED (the reaper was first), ERR_TIMEOUT (the guest
+ * didn't say it within 2 s: the old expiry stands).
+ */
+typedef void (*sandbox_extend_fn)(void *arg, int64_t expires_at_ms, const struct err *err);
+int sandbox_extend(
+	struct sandbox *sb, unsigned minutes, sandbox_extend_fn fn, void *arg, struct err *err);
+
+/* ---- guest operations: RUNNING only, else ERR_CONFLICT (still starting), ERR_ENDED or
+ * ERR_UNAVAILABLE ---- */
+
+struct sandbox_exec_spec {
+	char *const *args; /* or */
+	const char *command;
+	const char *cwd;
+	char *const *env;
+	uint64_t timeout_ms;
+	struct pipe *stdin_pipe; /* reader's end, taken on success; NULL: none */
+};
+
+struct sandbox_exec_result {
+	const char *id;
+	struct evbuffer *out; /* kept outputs */
+	struct evbuffer *err_out;
+	struct guest_exec_result guest;
+};
+
+typedef void (*sandbox_exec_fn)(
+	void *arg, const struct sandbox_exec_result *result, const struct err *err);
+
+/* A guest operation under way. Cancel: the guest stops it; the callback comes all the same. */
+struct sandbox_call;
+void sandbox_call_cancel(struct sandbox_call *call);
+/* The caller is gone: cancels, and no callback comes any more. */
+void sandbox_call_abandon(struct sandbox_call *call);
+
+struct sandbox_call *sandbox_exec(struct sandbox *sb, const struct sandbox_exec_spec *spec,
+	sandbox_exec_fn fn, void *arg, struct err *err);
+
+/* Takes the reader's end of @body on success. */
+struct sandbox_call *sandbox_file_put(struct sandbox *sb, const struct guest_file_spec *spec,
+	struct pipe *body, guest_done_fn done, void *arg, struct err *err);
+/* Takes the writer's end of @body on success. */
+struct sandbox_call *sandbox_file_get(struct sandbox *sb, const struct guest_file_spec *spec,
+	struct pipe *body, const struct guest_get_hooks *hooks, struct err *err);
+struct sandbox_call *sandbox_file_list(struct sandbox *sb, const struct guest_file_spec *spec,
+	const struct guest_list_hooks *hooks, struct err *err);

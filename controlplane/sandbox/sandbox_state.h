@@ -1,0 +1,58 @@
+#pragma once
+
+/*
+ * sandbox_state - the life of a sandbox
+ *
+ * Purpose: the states, the legal moves between them, and the only setter.
+ * Thread:  loop.
+ * Errors:  the setter writes the row first; where that fails the state stays and the error comes
+ * back. An illegal move is a programming error and asserts.
+ *
+ *                 ┌───────────────► failed
+ *                 │                   ▲
+ *   (row made) provisioning ──► running ──► deleting ──► deleted
+ *                 │                 │          ▲
+ *                 └─────────────────┼──────────┤
+ *                                   └► stopped ┘
+ *
+ * PROVISIONING  the row exists; disk, domain and agent may not. No guest operation is legal. Left
+ * by the create plan, within its deadline, or after a crash by reconcile. RUNNING       the domain
+ * runs and the agent has been configured. Guest operations are legal; while the channel is down
+ * they answer "unavailable". STOPPED       the domain ended by itself (guest power-off, QEMU's
+ * death) and the sandbox is kept: row and disk exist. Temporary sandboxes go on to DELETING at
+ * once. DELETING      removal has begun and will be finished, whatever happens in between. DELETED
+ * nothing is left but the row, with a reason. FAILED        creation failed; everything it made was
+ * taken back; the row has the reason.
+ */
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+struct sandbox;
+
+#define SANDBOX_STATES(X)                                                                          \
+	X(PROVISIONING, "provisioning")                                                            \
+	X(RUNNING, "running")                                                                      \
+	X(STOPPED, "stopped")                                                                      \
+	X(DELETING, "deleting")                                                                    \
+	X(DELETED, "deleted")                                                                      \
+	X(FAILED, "failed")
+
+enum sandbox_state {
+#define X(id, name) SANDBOX_##id,
+	SANDBOX_STATES(X)
+#undef X
+		SANDBOX_STATE_MAX
+};
+
+const char *sandbox_state_name(enum sandbox_state state);
+/* False when @name is none. */
+bool sandbox_state_parse(const char *name, enum sandbox_state *ret);
+bool sandbox_state_can(enum sandbox_state from, enum sandbox_state to);
+/* DELETED and FAILED: nothing real is left. */
+bool sandbox_state_is_final(enum sandbox_state state);
+
+/* @reason: a short word or sentence for the record, NULL keeps what is there. */
+int sandbox_set_state(
+	struct sandbox *sb, enum sandbox_state to, const char *reason, struct err *err);
