@@ -1,11 +1,14 @@
 #include "base/json.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <string.h>
+
+#include "base/parse.h"
 
 /*
  * Theory of operation. json-c validates syntax, depth and UTF-8 in strict mode, but silently keeps
- * the last of duplicate keys. So before it runs, keys_are_unique() walks the raw text once: a stack
+ * the last of duplicate keys. So before it runs, scan_text() walks the raw text once: a stack
  * of the open objects, each with the spans of its keys; equal spans are a duplicate. Keys written
  * with escapes are compared by their raw text, and any backslash in a key is refused: no field of
  * ours has one, and it closes the way around the comparison. User data (env, metadata) has keys
@@ -75,6 +78,12 @@ static int scan_string(
 	size_t end = string_end(text, len, *pos);
 	size_t next = end + 1;
 
+	for (size_t i = start; i < end; i++) {
+		if ((unsigned char)text[i] < 0x20) {
+			return err_set(err, ERR_INVALID,
+				"the body is not valid JSON: control character at byte %zu", i);
+		}
+	}
 	*pos = end;
 	while (next < len && strchr(" \t\r\n", text[next]) && text[next] != '\0') {
 		next++;
@@ -93,7 +102,7 @@ static int scan_string(
 	return 0;
 }
 
-static int keys_are_unique(const char *text, size_t len, struct err *err)
+static int scan_text(const char *text, size_t len, struct err *err)
 {
 	_cleanup_free_ struct key_scan *scan = malloc(sizeof *scan);
 
@@ -130,7 +139,13 @@ static int keys_are_unique(const char *text, size_t len, struct err *err)
 			}
 			break;
 		default:
-			break;
+			if (text[i] == '\0' ||
+				!strchr(" \t\r\n,:0123456789+-.eEtrufalsn", text[i])) {
+				return err_set(err, ERR_INVALID,
+					"the body is not valid JSON: unexpected character at byte "
+					"%zu",
+					i);
+			}
 		}
 	}
 	return 0;
@@ -142,7 +157,11 @@ json_object *json_parse(const char *text, size_t len, struct err *err)
 		err_set(err, ERR_TOO_LARGE, "the body is too large");
 		return NULL;
 	}
-	if (keys_are_unique(text, len, err) != 0) {
+	if (!utf8_is_valid(text, len)) {
+		err_set(err, ERR_INVALID, "the body is not valid UTF-8");
+		return NULL;
+	}
+	if (scan_text(text, len, err) != 0) {
 		return NULL;
 	}
 	struct json_tokener *tok = json_tokener_new_ex(JSON_DEPTH_MAX + 1);
@@ -156,7 +175,7 @@ json_object *json_parse(const char *text, size_t len, struct err *err)
 	enum json_tokener_error result = json_tokener_get_error(tok);
 	size_t used = json_tokener_get_parse_end(tok);
 
-	if (result == json_tokener_continue && len > 0) {
+	if (result == json_tokener_continue) {
 		/* A bare number at the end of the text waits for more digits. */
 		obj = json_tokener_parse_ex(tok, "", 1);
 		result = json_tokener_get_error(tok);
@@ -169,10 +188,7 @@ json_object *json_parse(const char *text, size_t len, struct err *err)
 	if (result != json_tokener_success) {
 		json_object_put(obj);
 		err_set(err, ERR_INVALID, "the body is not valid JSON: %s at byte %zu",
-			len == 0 || result == json_tokener_continue
-				? "it ends too early"
-				: json_tokener_error_desc(result),
-			used);
+			json_tokener_error_desc(result), used);
 		return NULL;
 	}
 	if (used != len) {

@@ -121,11 +121,22 @@ void loop_stop(struct loop *loop)
 	event_base_loopbreak(loop->base);
 }
 
-void loop_turn(struct loop *loop, bool nonblock)
+static void on_turn_timer(evutil_socket_t fd, short what, void *arg)
 {
+	(void)fd;
+	(void)what;
+	(void)arg;
+}
+
+void loop_turn_for(struct loop *loop, unsigned ms)
+{
+	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+
 	loop_assert();
-	event_base_loop(loop->base,
-		EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY | (nonblock ? EVLOOP_NONBLOCK : 0));
+	struct event *timer = evtimer_new(loop->base, on_turn_timer, NULL);
+	ASSERT(timer != NULL && evtimer_add(timer, &tv) == 0);
+	event_base_loop(loop->base, EVLOOP_ONCE);
+	event_free(timer);
 }
 
 void loop_defer(struct loop *loop, void (*fn)(void *arg), void *arg)

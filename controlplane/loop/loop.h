@@ -28,8 +28,8 @@ struct event_base *loop_base(struct loop *loop);
 /* Until loop_stop(). */
 void loop_run(struct loop *loop);
 void loop_stop(struct loop *loop);
-/* One turn: waits for an event unless @nonblock. For tests, which pump until a condition holds. */
-void loop_turn(struct loop *loop, bool nonblock);
+/* One turn: waits for an event, @ms at most. For tests, which turn until a condition holds. */
+void loop_turn_for(struct loop *loop, unsigned ms);
 
 /*
  * Calls @fn once, from the loop, not from within this call. The object behind @arg must outlive it

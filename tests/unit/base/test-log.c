@@ -1,0 +1,104 @@
+#include "tests/lib/cm.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+static const char *quote(const char *text, size_t size)
+{
+	static char out[64];
+
+	return log_quote(out, size, text, strlen(text));
+}
+
+static void test_quote_escapes_what_could_drive_a_terminal_or_a_parser(void **state)
+{
+	(void)state;
+	assert_string_equal(quote("plain", 64), "\"plain\"");
+	assert_string_equal(quote("a\"b\\c", 64), "\"a\\\"b\\\\c\"");
+	assert_string_equal(quote("\x1b[2J\n", 64), "\"\\x1b[2J\\x0a\"");
+	assert_string_equal(quote("gr\xc3\xbc\xc3\x9f", 64), "\"gr\xc3\xbc\xc3\x9f\"");
+	assert_string_equal(quote("\xc2\x9b", 64), "\"\\xc2\\x9b\"");
+	assert_string_equal(quote("\xff\xc3", 64), "\"\\xff\\xc3\"");
+	assert_string_equal(quote("\xed\xa0\x80", 64), "\"\\xed\\xa0\\x80\"");
+}
+
+static void test_quote_shortens_within_its_size(void **state)
+{
+	(void)state;
+	for (size_t size = 9; size < 20; size++) {
+		const char *out = quote("0123456789012345678901234567890", size);
+
+		assert_true(strlen(out) < size);
+		assert_non_null(strstr(out, "\u2026\""));
+	}
+}
+
+static void test_limit_lets_a_burst_through_and_counts_the_rest(void **state)
+{
+	struct log_limit limit = {0};
+	unsigned suppressed = 99;
+	int written = 0;
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		written += log_limit_allows(&limit, 5000, &suppressed);
+	}
+	assert_int_equal(written, LOG_LIMIT_PER_SECOND);
+	assert_true(log_limit_allows(&limit, 6000, &suppressed));
+	assert_int_equal(suppressed, 100 - LOG_LIMIT_PER_SECOND);
+}
+
+/* What the call wrote to stderr. */
+static const char *captured(void (*call)(void))
+{
+	static char text[4096];
+	int fds[2];
+	int old = dup(STDERR_FILENO);
+
+	assert_int_equal(pipe(fds), 0);
+	dup2(fds[1], STDERR_FILENO);
+	call();
+	dup2(old, STDERR_FILENO);
+	close(old);
+	close(fds[1]);
+	ssize_t n = read(fds[0], text, sizeof text - 1);
+	close(fds[0]);
+	text[n > 0 ? n : 0] = '\0';
+	return text;
+}
+
+static void log_three(void)
+{
+	struct err err;
+
+	err_set(&err, ERR_QUOTA, "too \"many\"");
+	log_info("sandbox started", "sb=%s ms=%d", "sb_1", 41);
+	log_debug("not shown", "x=%d", 1);
+	log_failure(LOG_LEVEL_WARN, "create failed", &err, "sb=%s", "sb\n2");
+}
+
+static void test_a_line_has_priority_message_and_fields(void **state)
+{
+	const char *text = captured(log_three);
+
+	(void)state;
+	assert_non_null(strstr(text, "<6>sandbox started sb=sb_1 ms=41\n"));
+	assert_null(strstr(text, "not shown"));
+	assert_non_null(strstr(text, "<4>create failed sb=sb 2 kind=quota at="));
+	assert_non_null(strstr(text, "error=\"too \\\"many\\\"\"\n"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_quote_escapes_what_could_drive_a_terminal_or_a_parser),
+		cmocka_unit_test(test_quote_shortens_within_its_size),
+		cmocka_unit_test(test_limit_lets_a_burst_through_and_counts_the_rest),
+		cmocka_unit_test(test_a_line_has_priority_message_and_fields),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
