@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 
-struct quota;
+struct quotas;
 
 /* What a sandbox takes; also what an account may have at a time. */
 struct quota_amounts {
@@ -40,29 +40,29 @@ struct quota_host {
 	unsigned overhead_mb;    /* for each: QUOTA_QEMU_OVERHEAD_MB and, under TCG, its tb-cache */
 };
 
-struct quota *quota_new(const struct quota_amounts *limits, const struct quota_host *host);
+struct quotas *quotas_new(const struct quota_amounts *limits, const struct quota_host *host);
 /* Every charge must have been refunded. */
-void quota_free(struct quota *quota); /* NULL is fine */
-DEFINE_CLEANUP(struct quota *, quota_free)
+void quotas_free(struct quotas *quotas); /* NULL is fine */
+DEFINE_CLEANUP(struct quotas *, quotas_free)
 
 /* From now on, for what is charged already too: acceleration is only known once libvirt is. */
-void quota_set_host(struct quota *quota, const struct quota_host *host);
+void quotas_set_host(struct quotas *quotas, const struct quota_host *host);
 
 /* Embedded in what it accounts for; zeroed: nothing charged. */
 struct quota_charge {
-	struct quota *quota; /* NULL: nothing charged */
+	struct quotas *quotas; /* NULL: nothing charged */
 	struct quota_account *account;
 	struct quota_amounts amounts;
 };
 
 /* All of @want or nothing. @charge must be empty. @account is an id. */
-int quota_charge(struct quota *quota, const char *account, const struct quota_amounts *want,
+int quota_charge(struct quotas *quotas, const char *account, const struct quota_amounts *want,
 	struct quota_charge *charge, struct err *err);
 /* For what exists already: counts, and never refuses. */
-void quota_restore(struct quota *quota, const char *account, const struct quota_amounts *want,
+void quota_restore(struct quotas *quotas, const char *account, const struct quota_amounts *want,
 	struct quota_charge *charge);
 /* Empty afterwards; an empty one is fine. */
 void quota_refund(struct quota_charge *charge);
 
-void quota_used(const struct quota *quota, const char *account, struct quota_amounts *ret);
-const struct quota_amounts *quota_limits(const struct quota *quota);
+void quotas_used(const struct quotas *quotas, const char *account, struct quota_amounts *ret);
+const struct quota_amounts *quotas_limits(const struct quotas *quotas);

@@ -6,7 +6,7 @@
  * Purpose: offers what images/build made, after its files have been checked against the manifest.
  * Owns:    the records of what was verified; struct image is shared by reference counts.
  * Thread:  loop, except what is named *_blocking. Hashing happens in worker jobs.
- * Errors:  ERR_INVALID: no such image (the message lists those there are). ERR_UNAVAILABLE: being
+ * Errors:  ERR_NOT_FOUND: no such image (the message lists those there are). ERR_UNAVAILABLE: being
  *          verified, or refused: `image "minimal" is refused: root.qcow2 doesn't match its
  *          manifest`. ERR_INTERNAL: the directory can't be read.
  * Uses:    base, loop, libcrypto.
@@ -55,20 +55,20 @@ void image_unref(struct image *image); /* NULL is fine */
 DEFINE_CLEANUP(struct image *, image_unref)
 #define _cleanup_image_ _cleanup_(image_unref_p)
 
-struct image_config {
+struct images_config {
 	const char *dir;          /* absolute; needn't exist yet */
 	const char *default_name; /* for image_get() without a name */
 	uid_t owner;              /* 0, save in tests */
 };
 
-struct image_catalog;
+struct images;
 
-/* Borrows @loop and @pool. Nothing is offered before image_catalog_refresh(). */
-struct image_catalog *image_catalog_new(
-	struct loop *loop, struct worker_pool *pool, const struct image_config *config);
+/* Borrows @loop and @pool. Nothing is offered before images_refresh(). */
+struct images *images_new(
+	struct loop *loop, struct worker_pool *pool, const struct images_config *config);
 /* After worker_pool_free(). Images that others hold stay. */
-void image_catalog_free(struct image_catalog *catalog); /* NULL is fine */
-DEFINE_CLEANUP(struct image_catalog *, image_catalog_free)
+void images_free(struct images *images); /* NULL is fine */
+DEFINE_CLEANUP(struct images *, images_free)
 
 typedef void (*image_done_fn)(void *arg, const struct err *err); /* err NULL: fine */
 
@@ -77,10 +77,10 @@ typedef void (*image_done_fn)(void *arg, const struct err *err); /* err NULL: fi
  * never from within the call; refused images are no error of this. Calls while one is under way
  * are answered by the next. @done may be NULL.
  */
-void image_catalog_refresh(struct image_catalog *catalog, image_done_fn done, void *arg);
+void images_refresh(struct images *images, image_done_fn done, void *arg);
 /* The first refresh has ended: what is there is known. */
-bool image_catalog_is_ready(const struct image_catalog *catalog);
-const char *image_catalog_default(const struct image_catalog *catalog);
+bool images_is_ready(const struct images *images);
+const char *images_default(const struct images *images);
 
 /*
  * The image to use now; the caller has a reference. @name NULL: the default; @version NULL: the
@@ -88,11 +88,11 @@ const char *image_catalog_default(const struct image_catalog *catalog);
  * meanwhile.
  */
 struct image *image_get(
-	struct image_catalog *catalog, const char *name, const char *version, struct err *err);
+	struct images *images, const char *name, const char *version, struct err *err);
 /* Verifies it first where needed. done() comes once from the loop: without an error, image_get()
  * succeeds now. @done may be NULL. */
-void image_prepare(struct image_catalog *catalog, const char *name, const char *version,
-	image_done_fn done, void *arg);
+void image_prepare(struct images *images, const char *name, const char *version, image_done_fn done,
+	void *arg);
 
 /* ---- for /v1/service and `paddockctl images` ---- */
 
@@ -109,10 +109,10 @@ struct image_status {
 };
 typedef void (*image_status_fn)(void *arg, const struct image_status *status);
 /* By name; valid during the call. */
-void image_each(const struct image_catalog *catalog, image_status_fn fn, void *arg);
+void images_each(const struct images *images, image_status_fn fn, void *arg);
 
 /* ---- without a loop: doctor ---- */
 
 /* Reads and verifies one image from the start. @version NULL: the current one. */
 struct image *image_load_blocking(
-	const struct image_config *config, const char *name, const char *version, struct err *err);
+	const struct images_config *config, const char *name, const char *version, struct err *err);

@@ -27,6 +27,7 @@ void store_sandbox_free(struct store_sandbox *row)
 	free(row->env);
 	free(row->metadata);
 	free(row->idempotency_key);
+	free(row->request_hash);
 	free(row);
 }
 
@@ -55,7 +56,7 @@ static struct store_sandbox *read_row(struct stmt *stmt)
 	row->expires_at_ms = stmt_int(stmt, c++);
 	row->ended_at_ms = stmt_int(stmt, c++);
 	row->idempotency_key = stmt_text(stmt, c++);
-	stmt_blob_into(stmt, c++, row->request_hash, sizeof(row->request_hash));
+	row->request_hash = stmt_text(stmt, c++);
 	row->uid = (uid_t)stmt_int(stmt, c++);
 	row->pid = (pid_t)stmt_int(stmt, c++);
 	row->pid_start = (uint64_t)stmt_int(stmt, c++);
@@ -98,11 +99,8 @@ int store_sandbox_insert(struct store *store, const struct store_sandbox *row, s
 	stmt_bind_int_or_null(&stmt, ":ready_at", row->ready_at_ms);
 	stmt_bind_int_or_null(&stmt, ":expires_at", row->expires_at_ms);
 	stmt_bind_int_or_null(&stmt, ":ended_at", row->ended_at_ms);
-	if (row->idempotency_key) {
-		stmt_bind_text(&stmt, ":idempotency_key", row->idempotency_key);
-		stmt_bind_blob(
-			&stmt, ":request_hash", row->request_hash, sizeof(row->request_hash));
-	}
+	stmt_bind_text(&stmt, ":idempotency_key", row->idempotency_key);
+	stmt_bind_text(&stmt, ":request_hash", row->request_hash);
 	stmt_bind_int_or_null(&stmt, ":uid", row->uid);
 	bind_process(&stmt, row->pid, row->pid_start);
 	return stmt_run(&stmt, err);

@@ -27,8 +27,6 @@
 
 struct store;
 
-#define STORE_REQUEST_HASH_BYTES 32
-
 /* Times are wall-clock milliseconds, 0: not (yet). Strings are the row's own. */
 struct store_sandbox {
 	char id[ID_BYTES];
@@ -56,7 +54,7 @@ struct store_sandbox {
 	int64_t ended_at_ms;
 
 	char *idempotency_key; /* NULL: none; unique in the account, ended rows included */
-	uint8_t request_hash[STORE_REQUEST_HASH_BYTES]; /* meaningful with a key */
+	char *request_hash;    /* of what was asked with the key; NULL without one */
 
 	uid_t uid; /* 0: owns none (any more) */
 	pid_t pid; /* 0: no process; with pid_start an identity */

@@ -50,7 +50,7 @@ CREATE TABLE sandbox (
 	expires_at      INTEGER,
 	ended_at        INTEGER,
 	idempotency_key TEXT,
-	request_hash    BLOB CHECK (request_hash IS NULL OR length(request_hash) = 32),
+	request_hash    TEXT,
 	uid             INTEGER,
 	pid             INTEGER,
 	pid_start       INTEGER,
