@@ -90,6 +90,8 @@ enum api_text {
 	API_TEXT_NAME,       /* name_is_valid() */
 	API_TEXT_REF,        /* an id or a name: letters, digits, "_" and "-" */
 	API_TEXT_LINE,       /* no control characters */
+	API_TEXT_PATH,       /* any bytes but NUL: names in a guest needn't be UTF-8 */
+	API_TEXT_MODE,       /* "0644" */
 	API_TEXT_ANY,        /* NUL too */
 	API_TEXT_BASE64,     /* base64 with padding; .max counts the decoded bytes */
 	API_TEXT_ENV,        /* of a MAP: keys are names of environment variables */

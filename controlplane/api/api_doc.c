@@ -1,0 +1,200 @@
+#include "api/api_schema.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "api/api_errors.h"
+
+/* docs/api.md from the table. The prose around it is here, so that one file has it all. */
+
+static const char head[] =
+	"<!-- Made by api-doc from controlplane/api; edit that, then run `ninja -C build "
+	"docs-api`. -->\n"
+	"\n"
+	"# REST API (v1)\n"
+	"\n"
+	"JSON in UTF-8, snake_case; times are RFC 3339 in UTC; durations are in the unit that the "
+	"name "
+	"says.\n"
+	"\n"
+	"**Who calls.** `Authorization: Bearer pdk_…` or `x-api-key: pdk_…`. On the admin socket "
+	"(a unix "
+	"socket) root and the\n"
+	"daemon's user need no key; the admin routes exist there alone. Nobody sees or touches "
+	"another "
+	"account's sandboxes: they are\n"
+	"`not_found` for every operation. An administrator may name any sandbox by its id.\n"
+	"\n"
+	"**Names and ids.** A sandbox has an id (`sb_…`) and may have a name; either may stand in "
+	"a path. "
+	"Names have no underscore. A\n"
+	"name belongs to live sandboxes; records of ended ones are found by id.\n"
+	"\n"
+	"**Arguments.** Unknown fields and parameters are refused by name, and so is a value that "
+	"is given "
+	"twice. `null` is a wrong\n"
+	"type unless the table says otherwise. A query writes a list as a repeated parameter "
+	"(`args=ls&args=-l`) and an object as\n"
+	"`NAME.KEY=value` (`metadata.team=blue`). A body is `application/json`, or, where the "
+	"operation "
+	"says *raw body*,\n"
+	"`application/octet-stream`: it is the content itself then, and the arguments are in the "
+	"query.\n"
+	"\n"
+	"**Leaving.** A client that closes its connection, or its sending half, before it has the "
+	"answer "
+	"counts as gone: a command is\n"
+	"stopped and a transfer ends; a creation and a removal go on.\n"
+	"\n"
+	"**Every answer** has `X-Request-Id`. `HEAD` works wherever `GET` does. A method that a "
+	"path does "
+	"not have is 405 with `Allow`.\n"
+	"A download that fails midway ends without its last chunk, so it can't be taken for a "
+	"whole file.\n"
+	"\n"
+	"**The record** of a sandbox is `{id, name, status, reason, size, vcpus, memory_mb, "
+	"disk_gb, image, "
+	"network, temporary,\n"
+	"metadata, created_at, ready_at, expires_at, ended_at}`, on the admin socket with "
+	"`account`. "
+	"`status` is `provisioning`,\n"
+	"`running`, `stopped`, `deleting`, `deleted` or `failed`; `size` is `custom` where the "
+	"figures were "
+	"given one by one; what\n"
+	"isn't so (yet) is null.\n";
+
+static void write_places(FILE *out, const struct api_field *field)
+{
+	const char *separator = "";
+	static const struct {
+		unsigned bit;
+		const char *name;
+	} places[] = {
+		{API_IN_PATH, "path"},
+		{API_IN_QUERY, "query"},
+		{API_IN_BODY, "body"},
+		{API_IN_RAW_QUERY, "query of a raw body"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		bool is_said = places[i].bit == API_IN_RAW_QUERY && (field->in & API_IN_QUERY);
+
+		if ((field->in & places[i].bit) && !is_said) {
+			fprintf(out, "%s%s", separator, places[i].name);
+			separator = ", ";
+		}
+	}
+	if (field->in & API_IN_HEADER) {
+		fprintf(out, "%sheader `%s`", separator, field->header);
+	}
+}
+
+static void write_range(FILE *out, const struct api_field *field, const char *unit)
+{
+	fprintf(out, ", %" PRId64 " to %" PRId64 "%s", field->min, field->max, unit);
+}
+
+static void write_type(FILE *out, const struct api_field *field)
+{
+	switch (field->type) {
+	case API_INT:
+		fputs("integer", out);
+		write_range(out, field, "");
+		break;
+	case API_BOOL:
+		fputs("boolean", out);
+		break;
+	case API_ENUM:
+		for (const char *const *choice = field->choices; *choice; choice++) {
+			fprintf(out, "%s`%s`", choice == field->choices ? "" : ", ", *choice);
+		}
+		break;
+	case API_STRINGS:
+		fputs("array of strings", out);
+		write_range(out, field, "");
+		break;
+	case API_MAP:
+		fprintf(out, "object of strings, at most %" PRId64, field->max);
+		break;
+	case API_STRING:
+	default:
+		fputs(field->text == API_TEXT_BASE64 ? "base64" : "string", out);
+		write_range(out, field, " bytes");
+		break;
+	}
+	if (field->is_nullable) {
+		fputs(", or null", out);
+	}
+	if (field->default_text) {
+		fprintf(out, "; default `%s`", field->default_text);
+	}
+}
+
+static void write_fields(FILE *out, const struct api_row *row)
+{
+	if (!row->fields[0].name) {
+		return;
+	}
+	fputs("\n| argument | in | type | |\n|---|---|---|---|\n", out);
+	for (const struct api_field *field = row->fields; field->name; field++) {
+		fprintf(out, "| `%s`%s | ", field->name, field->is_required ? " (required)" : "");
+		write_places(out, field);
+		fputs(" | ", out);
+		write_type(out, field);
+		fprintf(out, " | %s |\n", field->doc);
+	}
+}
+
+static void write_row(FILE *out, const struct api_row *row)
+{
+	fprintf(out, "\n### %s\n\n`%s %s`: %s", row->name, api_method_name(row->method), row->path,
+		row->doc);
+	fprintf(out, "\n\nScope: %s.", api_scope_name(row->scope));
+	fprintf(out, "%s%s%s%s", row->flags & API_ADMIN_SOCKET ? " Admin socket only." : "",
+		row->flags & API_RAW_BODY ? " Raw body." : "",
+		row->flags & API_RAW_ANSWER ? " Raw answer where `Accept` has "
+					      "`application/octet-stream`."
+					    : "",
+		row->flags & API_IDEMPOTENCY_KEY
+			? " Takes `Idempotency-Key`: the same key with the same request answers "
+			  "with "
+			  "what the first one made, with another request it is a conflict."
+			: "");
+	fprintf(out, " Answers %d: %s\n", row->status, row->answer);
+	write_fields(out, row);
+}
+
+static void write_errors(FILE *out)
+{
+	fputs("\n## Errors\n\n`{\"error\": {\"type\", \"message\", \"request_id\"}}`, and `code` "
+	      "where "
+	      "the guest said no. The exit code is paddockctl's.\n\n"
+	      "| type | status | exit code | |\n|---|---|---|---|\n",
+		out);
+	for (enum err_kind kind = ERR_NONE + 1; kind < ERR_KIND_MAX; kind++) {
+		const struct api_error *error = api_error_of(kind);
+
+		if (kind != ERR_CANCELLED && kind != ERR_GUEST) {
+			fprintf(out, "| `%s` | %d | %d | %s |\n", error->type, error->status,
+				error->exit_code, error->doc);
+		}
+	}
+	fputs("\n429 and 503 carry `Retry-After` (seconds) where waiting can help.\n"
+	      "\nWhat a guest refuses has the guest's own word in `code` beside the type:\n\n"
+	      "| code | type | |\n|---|---|---|\n",
+		out);
+	for (const struct api_guest_code *row = api_guest_codes; row->code; row++) {
+		fprintf(out, "| `%s` | `%s` | %s |\n", row->code, api_error_of(row->kind)->type,
+			row->doc);
+	}
+}
+
+void api_write_doc(FILE *out)
+{
+	fputs(head, out);
+	fputs("\n## Operations\n", out);
+	for (enum api_op op = 0; op < API_OP_MAX; op++) {
+		write_row(out, api_row(op));
+	}
+	write_errors(out);
+}

@@ -1,0 +1,171 @@
+#include "api/api_fields.h"
+
+#include <stdint.h>
+
+#include "base/id.h"
+
+/* clang-format off */
+
+#define SANDBOX_ID                                                                                 \
+	{"id", API_STRING, API_IN_PATH, .is_required = true, .text = API_TEXT_REF, .min = 1,       \
+		.max = NAME_MAX_BYTES, .doc = "The sandbox, by id or by name"}
+
+#define FILE_PATH(places)                                                                          \
+	{"path", API_STRING, (places) | API_IN_HEADER, .is_required = true, .text = API_TEXT_PATH, \
+		.min = 1, .max = API_PATH_MAX_BYTES, .header = "X-File-Path",                      \
+		.doc = "Where it is in the sandbox; a relative path starts in `/workspace`. In a " \
+		       "query or header any byte but NUL may be percent-encoded"}
+
+#define OCTETS_MAX INT64_C(0x7fffffffffff)
+
+const struct api_field api_fields_none[] = {{NULL}};
+
+/* ---- sandboxes ---- */
+
+static const char *const networks[] = {"none", "egress", NULL};
+static const char *const statuses[] = {
+	"provisioning", "running", "stopped", "deleting", "deleted", "failed", "live", "all", NULL};
+
+const struct api_field api_fields_sandbox_create[] = {
+	{"size", API_STRING, API_IN_BODY, .text = API_TEXT_LINE, .min = 1, .max = 32,
+		.doc = "One of the service's sizes (see `service.info`), `small` where nothing else is "
+		       "set. Not together with `vcpus`, `memory_mb` and `disk_gb`"},
+	{"vcpus", API_INT, API_IN_BODY, .min = 1, .max = 256,
+		.doc = "Virtual CPUs; needs `memory_mb` and `disk_gb` as well"},
+	{"memory_mb", API_INT, API_IN_BODY, .min = 128, .max = 4 * 1024 * 1024,
+		.doc = "Memory in MiB; needs `vcpus` and `disk_gb` as well"},
+	{"disk_gb", API_INT, API_IN_BODY, .min = 1, .max = 65536,
+		.doc = "Disk in GB; needs `vcpus` and `memory_mb` as well"},
+	{"timeout_minutes", API_INT, API_IN_BODY, .min = 1, .max = API_TIMEOUT_MINUTES_MAX,
+		.doc = "Minutes until it is removed, at most the service's `max_lifetime_minutes`; 15 "
+		       "where nothing else is set"},
+	{"name", API_STRING, API_IN_BODY, .is_nullable = true, .text = API_TEXT_NAME, .min = 1,
+		.max = NAME_MAX_BYTES,
+		.doc = "A name, unique among the account's live sandboxes, that may stand wherever an "
+		       "id may: lower-case letters, digits and hyphens"},
+	{"temporary", API_BOOL, API_IN_BODY, .default_text = "true",
+		.doc = "Temporary sandboxes go when their guest powers off, and their disks survive no "
+		       "crash of the host"},
+	{"image", API_STRING, API_IN_BODY, .is_nullable = true, .text = API_TEXT_LINE, .min = 1,
+		.max = NAME_MAX_BYTES, .doc = "Base image; the service's default where left out"},
+	{"network", API_ENUM, API_IN_BODY, .choices = networks,
+		.doc = "`egress` reaches public addresses, `none` nothing at all. Left out: the "
+		       "service's default, and the answer says which it is. `egress` asked for while "
+		       "the host's filter is not in place is refused as unavailable"},
+	{"env", API_MAP, API_IN_BODY, .text = API_TEXT_ENV, .max = API_ENV_MAX,
+		.item_max = API_ENV_VALUE_MAX_BYTES,
+		.doc = "Environment of every command, on top of the image's"},
+	{"metadata", API_MAP, API_IN_BODY, .max = API_METADATA_MAX, .item_max = API_METADATA_MAX_BYTES,
+		.doc = "Words of the client's own; `sandbox.list` can look for them"},
+	{"wait", API_BOOL, API_IN_BODY, .default_text = "true",
+		.doc = "`true`: answer 201 once it accepts commands. `false`: answer 202 at once"},
+	{NULL},
+};
+
+const struct api_field api_fields_sandbox_list[] = {
+	{"status", API_ENUM, API_IN_QUERY, .choices = statuses, .default_text = "live",
+		.doc = "Only those in this status. `live`: all that haven't ended; `all`: every record"},
+	{"metadata", API_MAP, API_IN_QUERY, .max = API_METADATA_MAX, .item_max = API_METADATA_MAX_BYTES,
+		.doc = "Only those whose metadata has KEY with just this value"},
+	{"limit", API_INT, API_IN_QUERY, .min = 1, .max = API_LIST_LIMIT_MAX, .default_text = "100",
+		.doc = "At most so many"},
+	{"cursor", API_STRING, API_IN_QUERY, .text = API_TEXT_LINE, .min = 1, .max = 128,
+		.doc = "`next_cursor` of the page before"},
+	{"account", API_STRING, API_IN_QUERY, .text = API_TEXT_REF, .min = 1, .max = NAME_MAX_BYTES,
+		.doc = "For administrators: only those of this account, by id or by name"},
+	{NULL},
+};
+
+const struct api_field api_fields_sandbox_one[] = {SANDBOX_ID, {NULL}};
+
+const struct api_field api_fields_sandbox_extend[] = {
+	SANDBOX_ID,
+	{"minutes", API_INT, API_IN_BODY, .is_required = true, .min = 1, .max = API_TIMEOUT_MINUTES_MAX,
+		.doc = "Added to the present expiry. It never lies further ahead than the service's "
+		       "`max_lifetime_minutes`"},
+	{NULL},
+};
+
+/* ---- commands ---- */
+
+#define EXEC_IN (API_IN_BODY | API_IN_RAW_QUERY)
+
+const struct api_field api_fields_exec[] = {
+	SANDBOX_ID,
+	{"command", API_STRING, EXEC_IN, .min = 1, .max = API_COMMAND_MAX_BYTES,
+		.doc = "A line for the image's shell. Either this or `args`"},
+	{"args", API_STRINGS, EXEC_IN, .min = 1, .max = API_ARGS_MAX, .item_max = API_COMMAND_MAX_BYTES,
+		.doc = "Program and arguments, run without a shell"},
+	{"cwd", API_STRING, EXEC_IN, .text = API_TEXT_PATH, .min = 1, .max = API_PATH_MAX_BYTES,
+		.doc = "Working directory; `/workspace` where left out"},
+	{"env", API_MAP, EXEC_IN, .text = API_TEXT_ENV, .max = API_ENV_MAX,
+		.item_max = API_ENV_VALUE_MAX_BYTES, .doc = "Added to the sandbox's environment"},
+	{"stdin", API_STRING, API_IN_BODY, .text = API_TEXT_ANY, .max = API_CONTENT_MAX_BYTES,
+		.doc = "Text for its standard input, which is empty where left out"},
+	{"stdin_base64", API_STRING, API_IN_BODY, .text = API_TEXT_BASE64, .max = API_CONTENT_MAX_BYTES,
+		.doc = "Bytes for its standard input, in base64"},
+	{"timeout_ms", API_INT, EXEC_IN, .min = 1, .max = API_EXEC_TIMEOUT_MS_MAX,
+		.doc = "The command and all that it started are killed after so long; 120000 where "
+		       "nothing else is set, at most the service's `exec_timeout_max_ms`"},
+	{NULL},
+};
+
+/* ---- files ---- */
+
+const struct api_field api_fields_file_read[] = {
+	SANDBOX_ID,
+	FILE_PATH(API_IN_QUERY),
+	{"offset", API_INT, API_IN_QUERY, .min = 0, .max = OCTETS_MAX, .default_text = "0",
+		.doc = "First byte"},
+	{"length", API_INT, API_IN_QUERY, .min = 0, .max = OCTETS_MAX,
+		.doc = "At most so many bytes; to the end where left out"},
+	{"list", API_BOOL, API_IN_QUERY, .default_text = "false",
+		.doc = "List the directory instead of reading a file"},
+	{"recursive", API_BOOL, API_IN_QUERY, .default_text = "false",
+		.doc = "With `list`: the whole tree below it"},
+	{"limit", API_INT, API_IN_QUERY, .min = 1, .max = API_FILE_LIST_LIMIT_MAX,
+		.default_text = "10000", .doc = "With `list`: at most so many entries"},
+	{NULL},
+};
+
+const struct api_field api_fields_file_write[] = {
+	SANDBOX_ID,
+	FILE_PATH(API_IN_RAW_QUERY | API_IN_QUERY | API_IN_BODY),
+	{"content", API_STRING, API_IN_BODY, .text = API_TEXT_ANY, .max = API_CONTENT_MAX_BYTES,
+		.doc = "The file's text. Either this or `content_base64`, unless the body is raw"},
+	{"content_base64", API_STRING, API_IN_BODY, .text = API_TEXT_BASE64,
+		.max = API_CONTENT_MAX_BYTES, .doc = "The file's bytes in base64"},
+	{"mode", API_STRING, API_IN_BODY | API_IN_RAW_QUERY, .text = API_TEXT_MODE, .min = 3, .max = 4,
+		.doc = "Permissions as an octal number in quotes, such as \"0755\""},
+	{"offset", API_INT, API_IN_BODY | API_IN_RAW_QUERY, .min = 0, .max = OCTETS_MAX,
+		.doc = "Write from this byte on and keep the rest; where left out the file is replaced"},
+	{NULL},
+};
+
+/* ---- administration ---- */
+
+const struct api_field api_fields_account_create[] = {
+	{"name", API_STRING, API_IN_BODY, .is_required = true, .text = API_TEXT_NAME, .min = 1,
+		.max = NAME_MAX_BYTES, .doc = "Unique: lower-case letters, digits and hyphens"},
+	{NULL},
+};
+
+const struct api_field api_fields_key_create[] = {
+	{"account", API_STRING, API_IN_BODY, .is_required = true, .text = API_TEXT_REF, .min = 1,
+		.max = NAME_MAX_BYTES, .doc = "Whose key it is: an account's id or name"},
+	{"name", API_STRING, API_IN_BODY, .is_nullable = true, .text = API_TEXT_NAME, .min = 1,
+		.max = NAME_MAX_BYTES, .doc = "A label"},
+	{NULL},
+};
+
+const struct api_field api_fields_key_list[] = {
+	{"account", API_STRING, API_IN_QUERY, .text = API_TEXT_REF, .min = 1, .max = NAME_MAX_BYTES,
+		.doc = "Only those of this account, by id or by name"},
+	{NULL},
+};
+
+const struct api_field api_fields_key_one[] = {
+	{"id", API_STRING, API_IN_PATH, .is_required = true, .text = API_TEXT_REF, .min = 1,
+		.max = NAME_MAX_BYTES, .doc = "The key's id"},
+	{NULL},
+};

@@ -1,0 +1,168 @@
+#include "api/api.h"
+
+#include <string.h>
+
+#include "api/api_fields.h"
+#include "base/macros.h"
+
+/* clang-format off */
+static const struct api_row rows[] = {
+	[API_SANDBOX_CREATE] = {API_SANDBOX_CREATE, "sandbox.create", API_POST, "/v1/sandboxes",
+		API_SCOPE_USE, API_IDEMPOTENCY_KEY, 201, api_fields_sandbox_create,
+		"Make a sandbox: a virtual machine of its own, gone at its expiry.",
+		"The sandbox's record. Should the client leave meanwhile, the creation goes on. 202 "
+		"with `wait: false`; 200 for the sandbox that the same `Idempotency-Key` made before."},
+	[API_SANDBOX_LIST] = {API_SANDBOX_LIST, "sandbox.list", API_GET, "/v1/sandboxes",
+		API_SCOPE_READ, 0, 200, api_fields_sandbox_list,
+		"List sandboxes, newest first.",
+		"`{data: [record, …], next_cursor}`; `next_cursor` is null on the last page."},
+	[API_SANDBOX_GET] = {API_SANDBOX_GET, "sandbox.get", API_GET, "/v1/sandboxes/{id}",
+		API_SCOPE_READ, API_SANDBOX, 200, api_fields_sandbox_one,
+		"Show a sandbox. By its id also after its end.",
+		"The record."},
+	[API_SANDBOX_DELETE] = {API_SANDBOX_DELETE, "sandbox.delete", API_DELETE,
+		"/v1/sandboxes/{id}", API_SCOPE_USE, API_SANDBOX, 200, api_fields_sandbox_one,
+		"Remove a sandbox and everything in it. Again is fine.",
+		"The final record, once nothing is left of it."},
+	[API_SANDBOX_EXTEND] = {API_SANDBOX_EXTEND, "sandbox.extend", API_POST,
+		"/v1/sandboxes/{id}/extend", API_SCOPE_USE, API_SANDBOX, 200,
+		api_fields_sandbox_extend,
+		"Move a sandbox's expiry.",
+		"The record with the new `expires_at`. `timeout`: the guest did not confirm, and the old "
+		"expiry stands."},
+	[API_EXEC] = {API_EXEC, "exec", API_POST, "/v1/sandboxes/{id}/exec", API_SCOPE_USE,
+		API_SANDBOX | API_RAW_BODY, 200, api_fields_exec,
+		"Run a command and wait for its end. When the client leaves, the command is stopped.",
+		"`{id, stdout, stderr, exit_code, signal, timed_out, truncated, duration_ms}`. A command "
+		"that ran is a success whatever its exit code. `signal` is the number of the signal that "
+		"ended it, else null; the exit code is 128 more then. After a time-out `exit_code` is 124. "
+		"Output that is not UTF-8 has U+FFFD for what can't be shown, and the very bytes in "
+		"`stdout_base64` or `stderr_base64` beside it."},
+	[API_FILE_READ] = {API_FILE_READ, "file.read", API_GET, "/v1/sandboxes/{id}/files",
+		API_SCOPE_READ, API_SANDBOX | API_RAW_ANSWER, 200, api_fields_file_read,
+		"Read a file, or list a directory.",
+		"`{path, content, size_bytes, mode, modified_at}`, with `content_base64` in place of "
+		"`content` where the bytes are not UTF-8; or the bytes themselves. With `list`: "
+		"`{entries: [{name, path, type, size_bytes, mode, modified_at}, …], truncated}`, `type` "
+		"being `file`, `dir`, `symlink` or `other`."},
+	[API_FILE_WRITE] = {API_FILE_WRITE, "file.write", API_PUT, "/v1/sandboxes/{id}/files",
+		API_SCOPE_USE, API_SANDBOX | API_RAW_BODY, 200, api_fields_file_write,
+		"Write a file; missing parent directories are made.",
+		"`{path, size_bytes}`: how many bytes were written."},
+	[API_SERVICE_INFO] = {API_SERVICE_INFO, "service.info", API_GET, "/v1/service",
+		API_SCOPE_ANONYMOUS, 0, 200, api_fields_none,
+		"Show what the service offers.",
+		"`{version, limits, sizes, default_size, images, default_image, networks, "
+		"default_network, network_reason, acceleration}`."},
+	[API_HEALTHZ] = {API_HEALTHZ, "service.health", API_GET, "/healthz", API_SCOPE_ANONYMOUS, 0,
+		200, api_fields_none,
+		"Tell that the daemon runs.",
+		"`{status: \"ok\"}`."},
+	[API_READYZ] = {API_READYZ, "service.ready", API_GET, "/readyz", API_SCOPE_ANONYMOUS, 0,
+		200, api_fields_none,
+		"Tell whether sandboxes can be made.",
+		"`{status: \"ready\"}`, or `unavailable` with the reason."},
+	[API_OPENAPI] = {API_OPENAPI, "service.openapi", API_GET, "/openapi.json",
+		API_SCOPE_ANONYMOUS, 0, 200, api_fields_none,
+		"Describe this interface to machines.",
+		"An OpenAPI 3.1 document."},
+	[API_ACCOUNT_CREATE] = {API_ACCOUNT_CREATE, "account.create", API_POST,
+		"/v1/admin/accounts", API_SCOPE_ADMIN, API_ADMIN_SOCKET, 201,
+		api_fields_account_create,
+		"Make an account.",
+		"`{id, name, created_at, disabled}`."},
+	[API_ACCOUNT_LIST] = {API_ACCOUNT_LIST, "account.list", API_GET, "/v1/admin/accounts",
+		API_SCOPE_ADMIN, API_ADMIN_SOCKET, 200, api_fields_none,
+		"List the accounts.",
+		"`{data: [account, …]}` with what each `used`: `{sandboxes, vcpus, memory_mb, disk_gb}`."},
+	[API_KEY_CREATE] = {API_KEY_CREATE, "key.create", API_POST, "/v1/admin/keys",
+		API_SCOPE_ADMIN, API_ADMIN_SOCKET, 201, api_fields_key_create,
+		"Make an API key.",
+		"`{id, account, name, hint, created_at, revoked_at, last_used_at, key}`; `key` is shown "
+		"this one time."},
+	[API_KEY_LIST] = {API_KEY_LIST, "key.list", API_GET, "/v1/admin/keys", API_SCOPE_ADMIN,
+		API_ADMIN_SOCKET, 200, api_fields_key_list,
+		"List API keys, revoked ones too.",
+		"`{data: [key, …]}`; `hint` is the last four characters."},
+	[API_KEY_REVOKE] = {API_KEY_REVOKE, "key.revoke", API_DELETE, "/v1/admin/keys/{id}",
+		API_SCOPE_ADMIN, API_ADMIN_SOCKET, 200, api_fields_key_one,
+		"Revoke an API key: it is refused from the next request on. Again is fine.",
+		"The key as in the list."},
+	[API_IMAGE_LIST] = {API_IMAGE_LIST, "image.list", API_GET, "/v1/admin/images",
+		API_SCOPE_ADMIN, API_ADMIN_SOCKET, 200, api_fields_none,
+		"List the images with their versions, and the refused ones with the reason.",
+		"`{data: [{name, version, status, problem, current, default, kernel_version, "
+		"agent_version, virtual_size_bytes, created_at}, …]}`, `status` being `verifying`, `good` "
+		"or `refused`."},
+	[API_DOCTOR] = {API_DOCTOR, "doctor", API_GET, "/v1/admin/doctor", API_SCOPE_ADMIN,
+		API_ADMIN_SOCKET, 200, api_fields_none,
+		"Check the host: each finding comes with its fix.",
+		"`{findings: […]}`."},
+	[API_STATUS] = {API_STATUS, "status", API_GET, "/v1/admin/status", API_SCOPE_ADMIN,
+		API_ADMIN_SOCKET, 200, api_fields_none,
+		"Show how the daemon is.",
+		"`{version, ready, reason, sandboxes, calls, hypervisor, egress, …}`."},
+};
+/* clang-format on */
+
+_Static_assert(ARRAY_SIZE(rows) == API_OP_MAX, "every operation has a row");
+
+const struct api_row *api_row(enum api_op op)
+{
+	ASSERT((size_t)op < API_OP_MAX && rows[op].name);
+	return &rows[op];
+}
+
+const struct api_row *api_row_by_name(const char *name)
+{
+	for (size_t i = 0; i < API_OP_MAX; i++) {
+		if (strcmp(rows[i].name, name) == 0) {
+			return &rows[i];
+		}
+	}
+	return NULL;
+}
+
+const struct api_field *api_row_field(const struct api_row *row, const char *name)
+{
+	for (const struct api_field *field = row->fields; field->name; field++) {
+		if (strcmp(field->name, name) == 0) {
+			return field;
+		}
+	}
+	return NULL;
+}
+
+bool api_row_has_body(const struct api_row *row)
+{
+	for (const struct api_field *field = row->fields; field->name; field++) {
+		if (field->in & API_IN_BODY) {
+			return true;
+		}
+	}
+	return false;
+}
+
+const char *api_method_name(enum api_method method)
+{
+	static const char *const names[] = {"GET", "POST", "PUT", "DELETE"};
+
+	_Static_assert(ARRAY_SIZE(names) == API_METHOD_MAX, "every method has a name");
+	ASSERT((size_t)method < API_METHOD_MAX);
+	return names[method];
+}
+
+const char *api_scope_name(enum api_scope scope)
+{
+	switch (scope) {
+	case API_SCOPE_ANONYMOUS:
+		return "anonymous";
+	case API_SCOPE_READ:
+		return "read";
+	case API_SCOPE_USE:
+		return "use";
+	case API_SCOPE_ADMIN:
+	default:
+		return "admin";
+	}
+}
