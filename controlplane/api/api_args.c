@@ -236,8 +236,7 @@ static int check_map(const struct api_field *field, json_object *value, struct e
 		check_count(field, (size_t)json_object_object_length(value), err) < 0) {
 		return -1;
 	}
-	json_object_object_foreach(value, key, member)
-	{
+	json_object_object_foreach (value, key, member) {
 		char where[MAP_KEY_MAX_BYTES + 64];
 
 		if (check_map_key(field, key, err) < 0) {
@@ -310,8 +309,7 @@ int api_args_add_body(struct api_args *args, json_object *body, struct err *err)
 		return err_set(err, ERR_INVALID, "the body must be a JSON object, not %s",
 			json_kind(body));
 	}
-	json_object_object_foreach(body, name, value)
-	{
+	json_object_object_foreach (body, name, value) {
 		const struct api_field *field = api_row_field(args->row, name);
 
 		if (!field || !(field->in & API_IN_BODY)) {
@@ -549,8 +547,7 @@ char **api_args_strv(const struct api_args *args, const char *name)
 	char **strv = xcalloc((size_t)json_object_object_length(value) + 1, sizeof(char *));
 	size_t n = 0;
 
-	json_object_object_foreach(value, key, member)
-	{
+	json_object_object_foreach (value, key, member) {
 		strv[n++] = xasprintf("%s=%s", key, json_object_get_string(member));
 	}
 	return strv;

@@ -1,0 +1,360 @@
+#include "client/rest_client.h"
+
+#include <curl/curl.h>
+#include <string.h>
+
+#include "api/api_errors.h"
+#include "base/xalloc.h"
+
+/*
+ * Theory of operation. A JSON answer is collected up to ANSWER_MAX; a raw one goes straight to the
+ * caller's function, but only once the status is known to be a success: an error comes as JSON
+ * whatever was asked for. libcurl reports headers first, so on_body() can decide.
+ */
+
+#define ANSWER_MAX ((size_t)512 * 1024 * 1024)
+
+struct rest_client {
+	CURL *curl;
+	char *origin;
+	char *where; /* for messages */
+	char *auth_header;
+	char *socket;
+};
+
+struct buffer {
+	char *data;
+	size_t len;
+	size_t size;
+};
+
+struct transfer {
+	struct rest_client *client;
+	const struct rest_request *request;
+	struct rest_response *response;
+	struct buffer answer;
+	bool gave_up;
+};
+
+static void buffer_add(struct buffer *b, const char *data, size_t len)
+{
+	if (b->size - b->len < len + 1) {
+		b->size = (b->len + len + 1) * 2;
+		b->data = xrealloc(b->data, 1, b->size);
+	}
+	memcpy(b->data + b->len, data, len);
+	b->len += len;
+	b->data[b->len] = '\0';
+}
+
+static void buffer_add_text(struct buffer *b, const char *text)
+{
+	buffer_add(b, text, strlen(text));
+}
+
+static void buffer_add_escaped(struct buffer *b, const char *text)
+{
+	static const char hex[] = "0123456789ABCDEF";
+
+	for (const char *c = text; *c; c++) {
+		char piece[3] = {'%', hex[(unsigned char)*c >> 4], hex[(unsigned char)*c & 15]};
+		bool is_plain = strchr("-._~", *c) || (*c >= '0' && *c <= '9') ||
+				(*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z');
+
+		buffer_add(b, is_plain ? c : piece, is_plain ? 1 : 3);
+	}
+}
+
+struct rest_client *rest_client_new(const struct rest_config *config, struct err *err)
+{
+	size_t len = config->socket ? 0 : strlen(config->url);
+
+	if (!config->socket && strncmp(config->url, "http://", 7) != 0 &&
+		strncmp(config->url, "https://", 8) != 0) {
+		err_set(err, ERR_INVALID, "the URL must start with http:// or https://");
+		return NULL;
+	}
+	struct rest_client *client = xnew(struct rest_client);
+
+	curl_global_init(CURL_GLOBAL_DEFAULT);
+	client->curl = curl_easy_init();
+	ASSERT(client->curl != NULL);
+	if (config->socket) {
+		client->socket = xstrdup(config->socket);
+		client->origin = xstrdup("http://localhost");
+		client->where = xasprintf("the admin socket %s", config->socket);
+		return client;
+	}
+	while (len > 0 && config->url[len - 1] == '/') {
+		len--;
+	}
+	if (len > 3 && strncmp(config->url + len - 3, "/v1", 3) == 0) {
+		len -= 3;
+	}
+	client->origin = xasprintf("%.*s", (int)len, config->url);
+	client->where = xstrdup(client->origin);
+	if (config->key) {
+		client->auth_header = xasprintf("Authorization: Bearer %s", config->key);
+	}
+	return client;
+}
+
+void rest_client_free(struct rest_client *client)
+{
+	if (!client) {
+		return;
+	}
+	curl_easy_cleanup(client->curl);
+	if (client->auth_header) {
+		explicit_bzero(client->auth_header, strlen(client->auth_header));
+	}
+	free(client->auth_header);
+	free(client->origin);
+	free(client->where);
+	free(client->socket);
+	free(client);
+}
+
+void rest_response_fini(struct rest_response *response)
+{
+	json_object_put(response->json);
+	response->json = NULL;
+}
+
+static void add_query_pair(struct buffer *url, const char *name, const char *value)
+{
+	buffer_add_text(url, strchr(url->data, '?') ? "&" : "?");
+	buffer_add_escaped(url, name);
+	buffer_add_text(url, "=");
+	buffer_add_escaped(url, value);
+}
+
+/* As api_args reads them: an array repeats its name, an object's members are NAME.KEY. */
+static void add_query(struct buffer *url, const char *name, json_object *value)
+{
+	if (json_object_is_type(value, json_type_array)) {
+		for (size_t i = 0; i < json_object_array_length(value); i++) {
+			add_query_pair(url, name,
+				json_object_get_string(json_object_array_get_idx(value, i)));
+		}
+	} else if (json_object_is_type(value, json_type_object)) {
+		json_object_object_foreach (value, key, member) {
+			_cleanup_free_ char *full = xasprintf("%s.%s", name, key);
+
+			add_query_pair(url, full, json_object_get_string(member));
+		}
+	} else {
+		add_query_pair(url, name, json_object_get_string(value));
+	}
+}
+
+static char *make_url(const struct rest_client *client, const struct rest_request *request)
+{
+	struct buffer url = {0};
+	const char *path = request->row->path;
+	const char *slot = strstr(path, "{id}");
+
+	buffer_add_text(&url, client->origin);
+	if (slot) {
+		ASSERT(request->id != NULL);
+		buffer_add(&url, path, (size_t)(slot - path));
+		buffer_add_escaped(&url, request->id);
+		path = slot + 4;
+	}
+	buffer_add_text(&url, path);
+	if (!request->query) {
+		return url.data;
+	}
+	json_object_object_foreach (request->query, name, value) {
+		add_query(&url, name, value);
+	}
+	return url.data;
+}
+
+static size_t on_read(char *out, size_t size, size_t count, void *arg)
+{
+	struct transfer *t = arg;
+	long n = t->request->read(t->request->read_arg, out, size * count);
+
+	if (n < 0) {
+		t->gave_up = true;
+		return CURL_READFUNC_ABORT;
+	}
+	return (size_t)n;
+}
+
+static size_t on_body(char *data, size_t size, size_t count, void *arg)
+{
+	struct transfer *t = arg;
+	size_t len = size * count;
+	long status = 0;
+
+	curl_easy_getinfo(t->client->curl, CURLINFO_RESPONSE_CODE, &status);
+	if (t->request->write && status >= 200 && status < 300) {
+		if (t->request->write(t->request->write_arg, data, len) != 0) {
+			t->gave_up = true;
+			return 0;
+		}
+		return len;
+	}
+	if (len > ANSWER_MAX - t->answer.len) {
+		return 0;
+	}
+	buffer_add(&t->answer, data, len);
+	return len;
+}
+
+static size_t on_header(char *data, size_t size, size_t count, void *arg)
+{
+	static const char name[] = "x-request-id:";
+	struct transfer *t = arg;
+	size_t len = size * count;
+
+	if (len > sizeof name && strncasecmp(data, name, sizeof name - 1) == 0) {
+		size_t start = sizeof name - 1;
+
+		while (start < len && data[start] == ' ') {
+			start++;
+		}
+		size_t n = strspn(data + start, "abcdefghijklmnopqrstuvwxyz0123456789_");
+		snprintf(t->response->request_id, sizeof t->response->request_id, "%.*s", (int)n,
+			data + start);
+	}
+	return len;
+}
+
+static struct curl_slist *make_headers(
+	const struct rest_client *client, const struct rest_request *request)
+{
+	struct curl_slist *headers = NULL;
+
+	if (client->auth_header) {
+		headers = curl_slist_append(headers, client->auth_header);
+	}
+	if (request->read) {
+		headers = curl_slist_append(headers, "Content-Type: application/octet-stream");
+	} else if (request->body) {
+		headers = curl_slist_append(headers, "Content-Type: application/json");
+	}
+	headers = curl_slist_append(headers,
+		request->write ? "Accept: application/octet-stream" : "Accept: application/json");
+	/* No pause for 100-continue: the service is near, and takes or refuses a body quickly. */
+	headers = curl_slist_append(headers, "Expect:");
+	if (request->idempotency_key) {
+		_cleanup_free_ char *line = xasprintf(
+			"Idempotency-Key: %s", request->idempotency_key);
+		headers = curl_slist_append(headers, line);
+	}
+	ASSERT(headers != NULL);
+	return headers;
+}
+
+static void set_body(CURL *curl, const struct rest_request *request, struct transfer *t)
+{
+	if (request->read) {
+		curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L);
+		curl_easy_setopt(curl, CURLOPT_READFUNCTION, on_read);
+		curl_easy_setopt(curl, CURLOPT_READDATA, t);
+		if (request->read_bytes != UINT64_MAX) {
+			curl_easy_setopt(
+				curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)request->read_bytes);
+		}
+	} else if (request->body) {
+		size_t len;
+		const char *text = json_text(request->body, &len);
+
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)len);
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, text);
+	} else if (request->row->method == API_POST || request->row->method == API_PUT) {
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, 0L);
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
+	}
+	curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, api_method_name(request->row->method));
+}
+
+static int transport_failed(
+	const struct rest_client *client, CURLcode rc, const char *detail, struct err *err)
+{
+	const char *why = detail[0] ? detail : curl_easy_strerror(rc);
+
+	if (client->socket) {
+		return err_set(err, ERR_UNAVAILABLE,
+			"can't reach paddockd through %s: %s; is it running, and are you root?",
+			client->where, why);
+	}
+	return err_set(err, ERR_UNAVAILABLE,
+		"can't reach paddockd at %s: %s; is it running, and is PADDOCK_URL right?",
+		client->where, why);
+}
+
+/* From {"error":{"type","message"}} to a kind. */
+static int service_failed(const struct rest_response *response, struct err *err)
+{
+	json_object *error = NULL;
+	json_object *type = NULL;
+	json_object *message = NULL;
+
+	if (json_object_object_get_ex(response->json, "error", &error) &&
+		json_object_object_get_ex(error, "type", &type) &&
+		json_object_object_get_ex(error, "message", &message)) {
+		return err_set(err, api_error_parse(json_object_get_string(type)), "%s",
+			json_object_get_string(message));
+	}
+	return err_set(err, ERR_INTERNAL, "the service answered with status %d", response->status);
+}
+
+static int read_answer(struct transfer *t, struct err *err)
+{
+	long status = 0;
+
+	curl_easy_getinfo(t->client->curl, CURLINFO_RESPONSE_CODE, &status);
+	t->response->status = (int)status;
+	if (t->answer.len > 0) {
+		t->response->json = json_parse(t->answer.data, t->answer.len, err);
+		if (!t->response->json && status < 400) {
+			return err_set(err, ERR_INTERNAL, "%s answered something that isn't JSON",
+				t->client->where);
+		}
+	}
+	return status >= 200 && status < 300 ? 0 : service_failed(t->response, err);
+}
+
+int rest_call(struct rest_client *client, const struct rest_request *request,
+	struct rest_response *ret, struct err *err)
+{
+	_cleanup_free_ char *url = make_url(client, request);
+	struct curl_slist *headers = make_headers(client, request);
+	struct transfer t = {.client = client, .request = request, .response = ret};
+	char detail[CURL_ERROR_SIZE] = "";
+	CURL *curl = client->curl;
+
+	/* Keeps the connection. */
+	curl_easy_reset(curl);
+	curl_easy_setopt(curl, CURLOPT_URL, url);
+	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, 10L);
+	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
+	curl_easy_setopt(curl, CURLOPT_WRITEDATA, &t);
+	curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
+	curl_easy_setopt(curl, CURLOPT_HEADERDATA, &t);
+	if (client->socket) {
+		curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, client->socket);
+	}
+	set_body(curl, request, &t);
+
+	CURLcode rc = curl_easy_perform(curl);
+	curl_slist_free_all(headers);
+	int result = -1;
+	if (rc == CURLE_OK) {
+		result = read_answer(&t, err);
+	} else if (t.gave_up) {
+		err_set(err, ERR_CANCELLED, "given up");
+	} else {
+		transport_failed(client, rc, detail, err);
+	}
+	free(t.answer.data);
+	return result;
+}

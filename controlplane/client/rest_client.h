@@ -1,0 +1,69 @@
+#pragma once
+
+/*
+ * rest_client - calls to paddockd's REST API
+ *
+ * Purpose: turns a row of the operation table and its values into an HTTP request, and the answer
+ * back into JSON, a stream of bytes, or an error. Owns:    one libcurl handle with its connection,
+ * kept alive between calls. Thread:  the one that made it; calls block. Errors:  ERR_UNAVAILABLE:
+ * the service can't be reached (the message names the URL and what to check). ERR_INVALID: a URL
+ * that is none. What the service answers keeps its kind and message. ERR_CANCELLED: a read or write
+ * callback gave up. Uses:    base, api, libcurl.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/api.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/json.h"
+
+struct rest_client;
+
+struct rest_config {
+	const char *url;    /* an origin, with or without /v1 at its end; NULL with a socket */
+	const char *key;    /* NULL: none */
+	const char *socket; /* admin socket: takes the place of url and key */
+};
+
+struct rest_client *rest_client_new(const struct rest_config *config, struct err *err);
+void rest_client_free(struct rest_client *client);
+DEFINE_CLEANUP(struct rest_client *, rest_client_free)
+
+/* Up to @size bytes into @out; 0: the end; -1: give up. */
+typedef long (*rest_read_fn)(void *arg, void *out, size_t size);
+/* 0, or -1 to give up. */
+typedef int (*rest_write_fn)(void *arg, const void *data, size_t len);
+
+struct rest_request {
+	const struct api_row *row;
+	const char *id;     /* for {id} in the path; NULL where there is none */
+	json_object *query; /* values by field name; borrowed; NULL: none */
+	json_object *body;  /* borrowed; NULL: none */
+	const char *idempotency_key;
+
+	/* A raw body instead. */
+	rest_read_fn read;
+	void *read_arg;
+	uint64_t read_bytes; /* UINT64_MAX: unknown */
+
+	/* Takes a raw answer of 2xx. */
+	rest_write_fn write;
+	void *write_arg;
+};
+
+struct rest_response {
+	int status;
+	json_object *json;   /* NULL where the answer was raw or empty */
+	char request_id[32]; /* "" when there was none */
+};
+
+#define REST_RESPONSE_INIT ((struct rest_response){.json = NULL})
+void rest_response_fini(struct rest_response *response);
+#define _cleanup_rest_response_ _cleanup_(rest_response_fini)
+
+/* @ret is filled for errors of the service, too (its JSON is the error object). */
+int rest_call(struct rest_client *client, const struct rest_request *request,
+	struct rest_response *ret, struct err *err);

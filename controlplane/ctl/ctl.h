@@ -1,0 +1,119 @@
+#pragma once
+
+/*
+ * ctl - what the verbs of paddockctl share
+ *
+ * Purpose: the verb table's types and the calls that every verb makes.
+ * Thread:  one; everything blocks.
+ * Errors:  a verb returns the program's exit status; failures were printed by then.
+ * Uses:    base, api, client.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "api/api.h"
+#include "base/json.h"
+#include "client/rest_client.h"
+
+struct ctl {
+	const char *url;
+	const char *key;
+	const char *socket;
+	bool is_json;
+	struct rest_client *client; /* made at the first call */
+};
+
+struct ctl_verb {
+	const char *noun; /* NULL: the verb stands alone */
+	const char *name;
+	const char *usage; /* of the positional arguments: "ID PATH" */
+	const char *doc;
+	enum api_op op; /* its fields are the verb's options */
+	bool is_admin;  /* through the admin socket */
+	int (*run)(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+};
+
+extern const struct ctl_verb ctl_verbs[];
+extern const size_t ctl_verb_count;
+
+#define CTL_EXIT_USAGE  2
+#define CTL_EXIT_FAILED 125 /* also when a command could not be run at all */
+
+/* ---- options (ctl_options.c) ---- */
+
+#define CTL_POSITIONALS_MAX 1100
+
+/* What the command line held, checked only for form: the service judges the values. */
+struct ctl_options {
+	json_object *values; /* by field name; owned */
+	const char *positionals[CTL_POSITIONALS_MAX];
+	size_t positional_count;
+	const char *own[8]; /* values of the verb's own options, in their order; "" for a flag */
+};
+
+/*
+ * Reads --field-name VALUE for every field of @row that isn't in the path, and the verb's @own
+ * options (NULL or NULL-terminated names; a "=" at the end of one: it takes a value). Everything
+ * after "--" is positional; with @stop_early everything from the second positional argument on is,
+ * too, so that a command keeps its options. Prints what is wrong and returns -1.
+ */
+int ctl_options_read(struct ctl_options *options, const struct api_row *row, const char *const *own,
+	bool stop_early, int argc, char **argv);
+void ctl_options_fini(struct ctl_options *options);
+#define _cleanup_ctl_options_ _cleanup_(ctl_options_fini)
+
+/* Exactly or at least so many positional arguments; else prints the usage and returns -1. */
+int ctl_expect(
+	const struct ctl_verb *verb, const struct ctl_options *options, size_t least, size_t most);
+
+/* ---- calls ---- */
+
+/* Sends @values as JSON body or as query, as the row wants. 0, or the exit status of a failure,
+ * which was printed. */
+int ctl_call(struct ctl *ctl, const struct ctl_verb *verb, const char *id, json_object *values,
+	struct rest_response *ret);
+/* The same with the whole request in the caller's hand. */
+int ctl_call_request(struct ctl *ctl, const struct ctl_verb *verb,
+	const struct rest_request *request, struct rest_response *ret);
+
+void ctl_usage(const struct ctl_verb *verb, FILE *out);
+
+/* ---- output (ctl_out.c) ---- */
+
+struct ctl_column {
+	const char *title;
+	const char *field;
+};
+
+/* Rows of @array as a table that fits its content; strings are escaped for a terminal. */
+void ctl_print_table(json_object *array, const struct ctl_column *columns, size_t count);
+/* "field: value" lines. */
+void ctl_print_record(json_object *object);
+/* One line of JSON. */
+void ctl_print_json(json_object *object);
+/* @text with everything escaped that could drive a terminal. */
+void ctl_print_text(const char *text, size_t len, FILE *out);
+
+/* Members of answers; "" where there is none. */
+const char *ctl_member(json_object *object, const char *name);
+
+/* ---- verbs ---- */
+
+int ctl_create(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_list(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_get(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_extend(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_destroy(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_exec(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_push(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_pull(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_ls(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_service(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_account_create(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_account_list(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_key_create(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_key_list(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_key_revoke(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_images(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_doctor(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);

@@ -1,0 +1,110 @@
+#include "ctl/ctl.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/macros.h"
+
+#define CELL_MAX 512
+
+void ctl_print_text(const char *text, size_t len, FILE *out)
+{
+	char quoted[CELL_MAX];
+
+	/* Piece by piece, so that a long text isn't shortened; the quotes of log_quote() are left
+	 * off. */
+	while (len > 0) {
+		size_t piece = MIN(len, (size_t)96);
+
+		/* Not in the middle of a UTF-8 sequence. */
+		while (piece < len && piece > 90 && ((unsigned char)text[piece] & 0xc0) == 0x80) {
+			piece--;
+		}
+		log_quote(quoted, sizeof quoted, text, piece);
+		fwrite(quoted + 1, 1, strlen(quoted) - 2, out);
+		text += piece;
+		len -= piece;
+	}
+}
+
+const char *ctl_member(json_object *object, const char *name)
+{
+	json_object *member = NULL;
+
+	if (!json_object_object_get_ex(object, name, &member) || !member) {
+		return "";
+	}
+	return json_object_get_string(member);
+}
+
+/* Columns that a terminal shows for @text: code points, which is right for what names are made of.
+ */
+static int width_of(const char *text)
+{
+	int width = 0;
+
+	for (const char *c = text; *c; c++) {
+		width += ((unsigned char)*c & 0xc0) != 0x80;
+	}
+	return width;
+}
+
+static const char *cell(json_object *row, const char *field, char out[CELL_MAX])
+{
+	const char *text = ctl_member(row, field);
+
+	log_quote(out, CELL_MAX, text, strlen(text));
+	out[strlen(out) - 1] = '\0';
+	return out[1] ? out + 1 : "-";
+}
+
+void ctl_print_table(json_object *array, const struct ctl_column *columns, size_t count)
+{
+	char text[CELL_MAX];
+	size_t rows = json_object_array_length(array);
+	int width[16];
+
+	ASSERT(count <= ARRAY_SIZE(width));
+	for (size_t c = 0; c < count; c++) {
+		width[c] = width_of(columns[c].title);
+		for (size_t r = 0; r < rows; r++) {
+			json_object *row = json_object_array_get_idx(array, r);
+
+			width[c] = MAX(width[c], width_of(cell(row, columns[c].field, text)));
+		}
+	}
+	for (size_t r = 0; r <= rows; r++) {
+		json_object *row = r > 0 ? json_object_array_get_idx(array, r - 1) : NULL;
+
+		for (size_t c = 0; c < count; c++) {
+			const char *value = row ? cell(row, columns[c].field, text)
+						: columns[c].title;
+			int pad = c + 1 < count ? width[c] - width_of(value) + 2 : 0;
+
+			printf("%s%*s", value, pad, "");
+		}
+		putchar('\n');
+	}
+}
+
+void ctl_print_record(json_object *object)
+{
+	int width = 0;
+
+	json_object_object_foreach (object, name, value) {
+		(void)value;
+		width = MAX(width, width_of(name));
+	}
+	json_object_object_foreach (object, key, member) {
+		const char *text = member ? json_object_get_string(member) : "-";
+
+		printf("%s:%*s ", key, width - width_of(key), "");
+		ctl_print_text(text, strlen(text), stdout);
+		putchar('\n');
+	}
+}
+
+void ctl_print_json(json_object *object)
+{
+	printf("%s\n", json_text(object, NULL));
+}

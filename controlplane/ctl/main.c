@@ -1,0 +1,232 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api_errors.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "base/xalloc.h"
+#include "ctl/ctl.h"
+
+#define DEFAULT_URL "http://127.0.0.1:8470"
+
+static const char *environment(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && value[0] ? value : NULL;
+}
+
+static const char *admin_socket(void)
+{
+	const char *socket = environment("PADDOCK_ADMIN_SOCKET");
+	const char *dir = environment("PADDOCK_STATE_DIR");
+
+	if (socket) {
+		return socket;
+	}
+	return xasprintf("%s/admin.sock", dir ? dir : "/var/lib/paddock");
+}
+
+static void print_failure(const struct err *err, const struct rest_response *response)
+{
+	fputs("paddockctl: ", stderr);
+	ctl_print_text(err->msg, strlen(err->msg), stderr);
+	if (err->kind == ERR_INTERNAL && response->request_id[0]) {
+		fprintf(stderr, " (request %s)", response->request_id);
+	}
+	fputc('\n', stderr);
+}
+
+int ctl_call_request(struct ctl *ctl, const struct ctl_verb *verb,
+	const struct rest_request *request, struct rest_response *ret)
+{
+	struct err err = ERR_INIT;
+
+	if (!ctl->client) {
+		struct rest_config config = {.url = ctl->url, .key = ctl->key};
+
+		if (verb->is_admin || ctl->socket) {
+			config.socket = ctl->socket ? ctl->socket : admin_socket();
+		} else if (!ctl->key && request->row->scope != API_SCOPE_ANONYMOUS) {
+			fprintf(stderr,
+				"paddockctl: set PADDOCK_API_KEY to your key, or use --key\n");
+			return CTL_EXIT_USAGE;
+		}
+		ctl->client = rest_client_new(&config, &err);
+		if (!ctl->client) {
+			fprintf(stderr, "paddockctl: PADDOCK_URL: %s\n", err.msg);
+			return CTL_EXIT_USAGE;
+		}
+	}
+	if (rest_call(ctl->client, request, ret, &err) == 0) {
+		return 0;
+	}
+	print_failure(&err, ret);
+	return api_error_of(err.kind)->exit_code;
+}
+
+int ctl_call(struct ctl *ctl, const struct ctl_verb *verb, const char *id, json_object *values,
+	struct rest_response *ret)
+{
+	const struct api_row *row = api_row(verb->op);
+	struct rest_request request = {.row = row, .id = id};
+
+	if (api_row_has_body(row)) {
+		request.body = values;
+	} else {
+		request.query = values;
+	}
+	return ctl_call_request(ctl, verb, &request, ret);
+}
+
+static void print_name(const struct ctl_verb *verb, FILE *out)
+{
+	fprintf(out, "%s%s%s", verb->noun ? verb->noun : "", verb->noun ? " " : "", verb->name);
+}
+
+void ctl_usage(const struct ctl_verb *verb, FILE *out)
+{
+	const struct api_row *row = api_row(verb->op);
+
+	fprintf(out, "usage: paddockctl ");
+	print_name(verb, out);
+	fprintf(out, " [OPTIONS]%s%s\n%s.\n", verb->usage[0] ? " " : "", verb->usage, verb->doc);
+	for (const struct api_field *f = row->fields; f && f->name; f++) {
+		char option[64];
+
+		if ((f->in & ~(unsigned)API_IN_PATH) == 0) {
+			continue;
+		}
+		snprintf(option, sizeof option, "--%s", f->name);
+		for (char *c = option; *c; c++) {
+			*c = (char)(*c == '_' ? '-' : *c);
+		}
+		fprintf(out, "  %-22s %s\n", option, f->doc);
+	}
+}
+
+static void print_help(FILE *out)
+{
+	fprintf(out,
+		"usage: paddockctl [--json] [--url URL] [--key KEY] [--socket PATH] VERB ...\n\n"
+		"Verbs (paddockctl VERB --help tells the options of one):\n");
+	for (size_t i = 0; i < ctl_verb_count; i++) {
+		const struct ctl_verb *verb = &ctl_verbs[i];
+		char name[64];
+
+		snprintf(name, sizeof name, "%s%s%s %s", verb->noun ? verb->noun : "",
+			verb->noun ? " " : "", verb->name, verb->usage);
+		fprintf(out, "  %-36s %s\n", name, verb->doc);
+	}
+	fprintf(out, "\nEnvironment: PADDOCK_URL (" DEFAULT_URL
+		     "), PADDOCK_API_KEY, and for administration\n"
+		     "PADDOCK_ADMIN_SOCKET or PADDOCK_STATE_DIR. With --socket every verb goes "
+		     "through the admin socket.\n");
+}
+
+static const struct ctl_verb *find_verb(int *argc, char ***argv)
+{
+	for (size_t i = 0; i < ctl_verb_count; i++) {
+		const struct ctl_verb *verb = &ctl_verbs[i];
+		int words = verb->noun ? 2 : 1;
+
+		if (*argc >= words && (!verb->noun || strcmp((*argv)[0], verb->noun) == 0) &&
+			strcmp((*argv)[words - 1], verb->name) == 0) {
+			*argc -= words;
+			*argv += words;
+			return verb;
+		}
+	}
+	return NULL;
+}
+
+/* Takes the options before the verb; the number of words used, or -1. */
+static int read_global_options(struct ctl *ctl, int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		size_t offset;
+	} settings[] = {{"--url", offsetof(struct ctl, url)}, {"--key", offsetof(struct ctl, key)},
+		{"--socket", offsetof(struct ctl, socket)}};
+	int i = 1;
+
+	for (; i < argc && argv[i][0] == '-'; i++) {
+		bool found = strcmp(argv[i], "--json") == 0;
+
+		ctl->is_json = ctl->is_json || found;
+		for (size_t k = 0; k < ARRAY_SIZE(settings) && !found; k++) {
+			size_t n = strlen(settings[k].name);
+			const char **to = (const char **)((char *)ctl + settings[k].offset);
+
+			if (strcmp(argv[i], settings[k].name) == 0 && i + 1 < argc) {
+				*to = argv[++i];
+				found = true;
+			} else if (strncmp(argv[i], settings[k].name, n) == 0 &&
+				   argv[i][n] == '=') {
+				*to = argv[i] + n + 1;
+				found = true;
+			}
+		}
+		if (!found) {
+			fprintf(stderr, "paddockctl: there is no option %s before the verb\n",
+				argv[i]);
+			return -1;
+		}
+	}
+	return i;
+}
+
+/* --json may stand behind the verb, too; it is taken out of what the verb sees. */
+static void take_json_flag(struct ctl *ctl, int *argc, char **argv)
+{
+	for (int i = 0; i < *argc && strcmp(argv[i], "--") != 0; i++) {
+		if (strcmp(argv[i], "--json") == 0) {
+			ctl->is_json = true;
+			memmove(argv + i, argv + i + 1, (size_t)(*argc - i) * sizeof *argv);
+			(*argc)--;
+			return;
+		}
+		/* What follows the sandbox of exec belongs to the guest's command. */
+		if (argv[i][0] != '-' && i > 0 && argv[i - 1][0] != '-') {
+			return;
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *url = environment("PADDOCK_URL");
+	struct ctl ctl = {.url = url ? url : DEFAULT_URL, .key = environment("PADDOCK_API_KEY")};
+
+	if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)) {
+		print_help(stdout);
+		return 0;
+	}
+	if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
+		printf("paddockctl %s\n", PADDOCK_VERSION);
+		return 0;
+	}
+	int used = read_global_options(&ctl, argc, argv);
+	if (used < 0) {
+		return CTL_EXIT_USAGE;
+	}
+	argc -= used;
+	argv += used;
+	const struct ctl_verb *verb = find_verb(&argc, &argv);
+	if (!verb) {
+		print_help(stderr);
+		return CTL_EXIT_USAGE;
+	}
+	if (argc >= 1 && strcmp(argv[0], "--help") == 0) {
+		ctl_usage(verb, stdout);
+		return 0;
+	}
+	take_json_flag(&ctl, &argc, argv);
+	int status = verb->run(&ctl, verb, argc, argv);
+	rest_client_free(ctl.client);
+	if (fflush(stdout) != 0) {
+		fprintf(stderr, "paddockctl: writing the output failed\n");
+		return CTL_EXIT_FAILED;
+	}
+	return status;
+}
