@@ -44,7 +44,7 @@ CREATE TABLE sandbox (
 	network         TEXT NOT NULL,
 	temporary       INTEGER NOT NULL CHECK (temporary IN (0, 1)),
 	env             BLOB,
-	metadata        TEXT CHECK (metadata IS NULL OR json_valid(metadata)),
+	metadata        TEXT,
 	created_at      INTEGER NOT NULL,
 	ready_at        INTEGER,
 	expires_at      INTEGER,
