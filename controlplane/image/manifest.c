@@ -1,6 +1,5 @@
 #include "image/manifest.h"
 
-#include <openssl/evp.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -142,23 +141,4 @@ void manifest_hex(const void *data, size_t len, char *out)
 		out[2 * i + 1] = digits[bytes[i] & 15];
 	}
 	out[2 * len] = '\0';
-}
-
-/* As images/paddock_images/manifest.py makes it. */
-void manifest_content_version(const struct manifest *manifest, char out[MANIFEST_VERSION_BYTES])
-{
-	unsigned char digest[EVP_MAX_MD_SIZE];
-	EVP_MD_CTX *sum = EVP_MD_CTX_new();
-
-	ASSERT(sum && EVP_DigestInit_ex(sum, EVP_sha256(), NULL) == 1);
-	for (size_t i = 0; i < ARRAY_SIZE(manifest->files); i++) {
-		_cleanup_free_ char *line = xasprintf(
-			"%s %s\n", manifest_file_names[i], manifest->files[i].sha256);
-
-		ASSERT(EVP_DigestUpdate(sum, line, strlen(line)) == 1);
-	}
-	ASSERT(EVP_DigestUpdate(sum, manifest->cmdline, strlen(manifest->cmdline)) == 1);
-	ASSERT(EVP_DigestFinal_ex(sum, digest, NULL) == 1);
-	EVP_MD_CTX_free(sum);
-	manifest_hex(digest, (MANIFEST_VERSION_BYTES - 1) / 2, out);
 }

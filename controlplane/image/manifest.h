@@ -7,7 +7,7 @@
  * Owns:    nothing.
  * Thread:  any.
  * Errors:  ERR_UNAVAILABLE with what is wrong, as verify.h.
- * Uses:    base, libcrypto.
+ * Uses:    base.
  */
 
 #include <stddef.h>
@@ -40,10 +40,6 @@ extern const char *const manifest_file_names[3];
 int manifest_parse(const char *text, size_t len, struct manifest *ret, struct err *err);
 void manifest_fini(struct manifest *manifest);
 #define _cleanup_manifest_ _cleanup_(manifest_fini)
-
-/* The version's name as its content demands it. */
-#define MANIFEST_VERSION_BYTES 17
-void manifest_content_version(const struct manifest *manifest, char out[MANIFEST_VERSION_BYTES]);
 
 /* @len bytes as lower-case hex. */
 void manifest_hex(const void *data, size_t len, char *out);
