@@ -132,7 +132,7 @@ static int scan_text(const char *text, size_t len, struct err *err)
 				close_object(scan, err) != 0) {
 				return -1;
 			}
-			/* fall through */
+			__attribute__((fallthrough));
 		case ']':
 			if (scan->depth > 0) {
 				scan->depth--;

@@ -18,8 +18,8 @@ enum log_level log_level(void)
 	return (enum log_level)current_level;
 }
 
-static void write_line(enum log_level level, const char *message, const char *fields, va_list ap,
-	const char *suffix)
+static _printf_(3, 0) void write_line(enum log_level level, const char *message, const char *fields,
+	va_list ap, const char *suffix)
 {
 	char line[2048];
 	size_t room = sizeof line - 1; /* for the newline */

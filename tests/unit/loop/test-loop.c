@@ -85,6 +85,7 @@ static void test_only_the_loops_thread_is_current(void **state)
 	pthread_t thread;
 
 	(void)state;
+	assert_non_null(loop);
 	assert_true(loop_is_current());
 	assert_int_equal(pthread_create(&thread, NULL, ask_from_thread, &is_current), 0);
 	pthread_join(thread, NULL);
