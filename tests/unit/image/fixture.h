@@ -104,7 +104,7 @@ static inline void fixture_image(
 static inline void fixture_damage(const char *path)
 {
 	static time_t tick = 1000;
-	struct timespec times[2] = {{.tv_sec = ++tick}, {.tv_sec = tick}};
+	struct timespec times[2] = {{.tv_sec = tick + 1}, {.tv_sec = tick + 1}};
 	_cleanup_close_ int fd = -1;
 	char byte;
 
@@ -114,6 +114,7 @@ static inline void fixture_damage(const char *path)
 	assert_int_equal(pread(fd, &byte, 1, 0), 1);
 	byte ^= 1;
 	assert_int_equal(pwrite(fd, &byte, 1, 0), 1);
+	tick++;
 	/* The file system's clock is coarse: two changes within a tick would look like one. */
 	assert_int_equal(futimens(fd, times), 0);
 	assert_int_equal(chmod(path, 0444), 0);

@@ -1,11 +1,14 @@
 #include "tests/lib/cm.h"
 
+#include <semaphore.h>
+
 #include "base/clock.h"
 #include "loop/loop.h"
 #include "loop/worker.h"
 #include "tests/unit/image/fixture.h"
 
 #define PATIENCE_MS 30000
+#define QUEUE_MAX   4
 
 static struct loop *loop;
 static struct worker_pool *pool;
@@ -13,7 +16,7 @@ static struct images *images;
 
 static int open_all(void **state)
 {
-	static const struct worker_limits limits = {.threads = 1, .queue_max = 4};
+	static const struct worker_limits limits = {.threads = 1, .queue_max = QUEUE_MAX};
 	struct err err = ERR_INIT;
 
 	if (tmpdir_make(state) != 0) {
@@ -372,10 +375,12 @@ static void test_waiter_that_comes_during_a_scan_sees_what_came_before_it(void *
 	expect_version(NULL, NULL, version);
 }
 
+static sem_t gate;
+
 static void block(struct worker_job *job)
 {
 	(void)job;
-	usleep(20000);
+	sem_wait(&gate);
 }
 
 static size_t blocked;
@@ -387,31 +392,47 @@ static void on_blocked(struct worker_job *job, const struct err *err)
 	blocked++;
 }
 
+static bool is_running(void)
+{
+	struct worker_stats stats;
+
+	worker_pool_stats(pool, &stats);
+	return stats.running == 1;
+}
+
+static void submit_block(struct worker_job *job)
+{
+	struct err err;
+
+	job->run = block;
+	job->done = on_blocked;
+	assert_ok(worker_submit(pool, job, &err), &err);
+}
+
 static void test_full_pool_is_told_to_the_waiter_later(void **state)
 {
-	struct worker_job jobs[16] = {0};
+	struct worker_job jobs[1 + QUEUE_MAX] = {0};
 	struct outcome outcome = {0};
-	struct err err = ERR_INIT;
-	size_t count = 0;
 
 	(void)state;
-	for (; count < ARRAY_SIZE(jobs); count++) {
-		jobs[count].run = block;
-		jobs[count].done = on_blocked;
-		if (worker_submit(pool, &jobs[count], &err) < 0) {
-			break;
-		}
+	assert_int_equal(sem_init(&gate, 0, 0), 0);
+	submit_block(&jobs[0]);
+	await(loop, is_running(), PATIENCE_MS);
+	for (size_t i = 1; i < ARRAY_SIZE(jobs); i++) {
+		submit_block(&jobs[i]);
 	}
-	assert_int_equal(err.kind, ERR_UNAVAILABLE);
 	images_refresh(images, on_done, &outcome);
 	assert_int_equal(outcome.calls, 0);
 	await(loop, outcome.calls == 1, PATIENCE_MS);
 	assert_int_equal(outcome.err.kind, ERR_UNAVAILABLE);
 	assert_false(images_is_ready(images));
 
-	/* The jobs are on this stack: let them come back. */
-	await(loop, blocked == count, PATIENCE_MS);
+	for (size_t i = 0; i < ARRAY_SIZE(jobs); i++) {
+		sem_post(&gate);
+	}
+	await(loop, blocked == ARRAY_SIZE(jobs), PATIENCE_MS);
 	refresh();
+	sem_destroy(&gate);
 }
 
 static struct outcome at_shutdown;
