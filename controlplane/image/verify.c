@@ -144,6 +144,17 @@ static int check_owner(const struct images_config *config, const struct image_st
 	return 0;
 }
 
+/* QEMU runs as a user of its own for each sandbox, who is a member of nothing. */
+static int check_readable(
+	const struct image_stamp *stamp, const char *what, mode_t needed, struct err *err)
+{
+	if ((stamp->mode & needed) == needed) {
+		return 0;
+	}
+	return err_set(err, ERR_UNAVAILABLE, "%s can't be %s by the users that QEMU runs as", what,
+		needed & S_IROTH ? "read" : "entered");
+}
+
 static int check_owners(
 	const struct images_config *config, const struct image_stamps *stamps, struct err *err)
 {
@@ -154,7 +165,8 @@ static int check_owners(
 		if (!S_ISDIR(stamps->dirs[i].mode)) {
 			return err_set(err, ERR_UNAVAILABLE, "%s is missing", dirs[i]);
 		}
-		if (check_owner(config, &stamps->dirs[i], dirs[i], err) < 0) {
+		if (check_owner(config, &stamps->dirs[i], dirs[i], err) < 0 ||
+			check_readable(&stamps->dirs[i], dirs[i], S_IXOTH, err) < 0) {
 			return -1;
 		}
 	}
@@ -167,7 +179,8 @@ static int check_owners(
 		if (!S_ISREG(stamps->files[i].mode)) {
 			return err_set(err, ERR_UNAVAILABLE, "%s is not a regular file", name);
 		}
-		if (check_owner(config, &stamps->files[i], name, err) < 0) {
+		if (check_owner(config, &stamps->files[i], name, err) < 0 ||
+			check_readable(&stamps->files[i], name, S_IROTH, err) < 0) {
 			return -1;
 		}
 	}

@@ -60,9 +60,7 @@ static int make_file(const char *path, struct err *err)
 static int connect_file(struct store *store, struct err *err)
 {
 	int rc = sqlite3_open_v2(store->path, &store->db,
-		SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
-			SQLITE_OPEN_NOFOLLOW,
-		NULL);
+		SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
 
 	if (!store->db) {
 		return err_set(err, ERR_INTERNAL, "database: no memory");

@@ -90,6 +90,7 @@ static inline void fixture_image(
 	_cleanup_free_ char *manifest_path = fixture_path(name, ret_version, "manifest.json");
 	struct err err;
 
+	assert_int_equal(chmod(tmpdir, 0755), 0);
 	assert_ok(fs_mkdir_parents(dir, 0755, &err), &err);
 	for (int i = 0; i < 3; i++) {
 		_cleanup_free_ char *path = fixture_path(name, ret_version, manifest_file_names[i]);

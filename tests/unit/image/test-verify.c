@@ -120,7 +120,22 @@ static void test_what_others_may_write_is_refused(void **state)
 	assert_int_equal(chmod(home, 0755), 0);
 	assert_int_equal(chmod(tmpdir, 0777), 0);
 	expect_refusal("the directory of all images may be written by others");
+}
+
+static void test_what_qemu_cant_read_is_refused(void **state)
+{
+	_cleanup_free_ char *file = fixture_path("minimal", version, "root.qcow2");
+	_cleanup_free_ char *dir = fixture_path("minimal", version, ".");
+
+	(void)state;
+	assert_int_equal(chmod(file, 0440), 0);
+	expect_refusal("root.qcow2 can't be read by the users that QEMU runs as");
+	assert_int_equal(chmod(file, 0444), 0);
+	assert_int_equal(chmod(dir, 0750), 0);
+	expect_refusal("its version's directory can't be entered");
+	assert_int_equal(chmod(dir, 0755), 0);
 	assert_int_equal(chmod(tmpdir, 0700), 0);
+	expect_refusal("the directory of all images can't be entered");
 }
 
 static void test_other_owner_is_refused(void **state)
@@ -200,6 +215,7 @@ int main(void)
 		TEST(test_missing_file_is_refused),
 		TEST(test_link_in_place_of_a_file_is_refused),
 		TEST(test_what_others_may_write_is_refused),
+		TEST(test_what_qemu_cant_read_is_refused),
 		TEST(test_other_owner_is_refused),
 		TEST(test_manifest_of_another_image_is_refused),
 		TEST(test_manifest_of_another_version_is_refused),

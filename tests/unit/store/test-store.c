@@ -163,6 +163,18 @@ static void test_link_in_place_of_the_database_is_refused(void **state)
 	refuse_store(ERR_INTERNAL, "not a file of ours");
 }
 
+static void test_directory_may_be_reached_through_a_link(void **state)
+{
+	_cleanup_free_ char *link = tmpdir_path("link");
+	_cleanup_free_ char *through = xasprintf("%s/paddock.db", link);
+	struct err err = ERR_INIT;
+
+	(void)state;
+	assert_int_equal(symlink(tmpdir, link), 0);
+	_cleanup_(store_close_p) struct store *store = store_open(through, &err);
+	assert_non_null(store);
+}
+
 static void test_foreign_database_is_refused_untouched(void **state)
 {
 	(void)state;
@@ -374,6 +386,32 @@ static void test_transaction_that_is_committed_stays(void **state)
 	store_close(store);
 }
 
+static void fill_disk_in_transaction(struct store *store)
+{
+	_cleanup_store_tx_ struct store_tx tx = STORE_TX_INIT;
+	_cleanup_free_ char *big = xcalloc(1, 1024 * 1024 + 1);
+	struct err err;
+
+	memset(big, 'x', 1024 * 1024);
+	assert_ok(store_begin(store, &tx, &err), &err);
+	add_account(store, "lost");
+	assert_err(store_meta_set(store, "k", big, &err), &err, ERR_UNAVAILABLE);
+}
+
+static void test_transaction_is_undone_when_the_disk_fills(void **state)
+{
+	_cleanup_(store_close_p) struct store *store = open_store();
+	struct store_account account;
+	struct err err;
+
+	(void)state;
+	assert_ok(store_exec(store, "PRAGMA max_page_count = 1", &err), &err);
+	fill_disk_in_transaction(store);
+	assert_err(store_account_get_by_name(store, "lost", &account, &err), &err, ERR_NOT_FOUND);
+	insert_then_give_up(store);
+	add_account(store, "kept");
+}
+
 static void test_failed_statement_leaves_the_transaction_usable(void **state)
 {
 	_cleanup_(store_close_p) struct store *store = open_store();
@@ -524,6 +562,7 @@ int main(void)
 		TEST(test_instance_id_is_made_once),
 		TEST(test_settings_are_kept_and_replaced),
 		TEST(test_link_in_place_of_the_database_is_refused),
+		TEST(test_directory_may_be_reached_through_a_link),
 		TEST(test_foreign_database_is_refused_untouched),
 		TEST(test_newer_schema_is_refused_with_both_versions),
 		TEST(test_damaged_header_is_refused),
@@ -534,6 +573,7 @@ int main(void)
 		TEST(test_full_disk_is_unavailable_and_loses_nothing),
 		TEST(test_transaction_that_is_left_is_undone),
 		TEST(test_transaction_that_is_committed_stays),
+		TEST(test_transaction_is_undone_when_the_disk_fills),
 		TEST(test_failed_statement_leaves_the_transaction_usable),
 		TEST(test_file_made_by_the_first_release_opens),
 		TEST(test_migration_keeps_rows_and_a_backup_of_what_was),
