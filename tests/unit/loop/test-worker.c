@@ -6,6 +6,9 @@
 #include "base/xalloc.h"
 #include "loop/worker.h"
 
+/* A deadline by which a free thread has taken the job, on a busy machine, too. */
+#define TAKEN_MS 1000
+
 struct fixture {
 	struct loop *loop;
 	struct worker_pool *pool;
@@ -173,7 +176,7 @@ static void test_a_hanging_job_is_answered_and_its_thread_replaced(void **state)
 
 	(void)state;
 	setup(&f, 1, 1, 10);
-	submit(&f, wait_at_gate, 0, 50);
+	submit(&f, wait_at_gate, 0, TAKEN_MS);
 	await(f.loop, f.done == 1, 10000);
 	assert_int_equal(f.last_kind, ERR_TIMEOUT);
 	worker_pool_stats(f.pool, &stats);
@@ -199,9 +202,9 @@ static void test_spares_are_bounded(void **state)
 
 	(void)state;
 	setup(&f, 1, 1, 10);
-	submit(&f, wait_at_gate, 0, 30);
+	submit(&f, wait_at_gate, 0, TAKEN_MS);
 	await(f.loop, f.done == 1, 10000);
-	submit(&f, wait_at_gate, 0, 30);
+	submit(&f, wait_at_gate, 0, TAKEN_MS);
 	await(f.loop, f.done == 2, 10000);
 	/* Both threads hang: a third job waits until its deadline. */
 	submit(&f, square, 1, 30);
