@@ -37,18 +37,6 @@ def sh(args, **kwargs):
     return done.stdout
 
 
-def await_true(condition, seconds, what):
-    """Asks until it holds; returns what `condition` returned."""
-    end = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.02)
-
-
 def endpoint(address, port):
     """What the socket calls take; an address may name its interface: fe80::1%eth0."""
     return socket.getaddrinfo(address, port, flags=socket.AI_NUMERICHOST)[0][4]

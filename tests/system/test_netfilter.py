@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The host filter against the real kernel, in network namespaces of its own: no guest needed.
 
-usage: test-netfilter.py BUILD_ROOT [unittest arguments]      (root; touches nothing of the host)
+Wants root; touches nothing of the host. PADDOCK_BUILD names the build directory.
 """
 import os
 import pathlib
@@ -15,13 +15,13 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import lib_netns  # noqa: E402
+from paddock import BUILD, wait_for  # noqa: E402
 
 INSTANCE = "00112233445566aa"
 TABLE = f"paddock_{INSTANCE}"
 FIRST, COUNT = 310000, 100
 GUEST, LAST, BEFORE, BEHIND = FIRST + 7, FIRST + COUNT - 1, FIRST - 1, FIRST + COUNT
 RESOLVER = "10.77.0.53"
-BUILD = None  # set by main
 
 # All have listeners on port 80, tcp and udp.
 HOST_OWN = ["127.0.0.1", "127.9.9.9", "::1", "10.77.0.1", "198.51.100.1", "fd77::1", "2001:db8:1::1"]
@@ -287,8 +287,8 @@ class Filter(unittest.TestCase):
     def test_new_resolvers_are_taken(self):
         watch = self.start_active()
         self.resolv_conf.write_text("nameserver 10.77.0.2\n")
-        lib_netns.await_true(lambda: self.outcome("10.77.0.2", 53)[0] == "reached", 10,
-                             "the new resolver")
+        wait_for(lambda: self.outcome("10.77.0.2", 53)[0] == "reached", 10,
+                 "the new resolver")
         self.assert_refused(RESOLVER, 53)
         self.nft(f"delete table inet {TABLE}")
         watch.expect("broken")
@@ -333,5 +333,4 @@ class Filter(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BUILD = sys.argv.pop(1)
     unittest.main(verbosity=2)
