@@ -242,6 +242,7 @@ def main(argv):
         serve(sockets)
     if argv[0] == "probe":
         uid, kind, address, port, seconds = argv[1:]
+        endpoint(address, int(port))  # loads its codec while the interpreter's files are readable
         os.setgroups([])
         os.setresgid(int(uid), int(uid), int(uid))
         os.setresuid(int(uid), int(uid), int(uid))

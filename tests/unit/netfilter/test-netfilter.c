@@ -29,6 +29,7 @@ struct fixture {
 	unsigned breaks;
 	uint64_t broken_at_ms;
 	char resolv_conf[64];
+	char obstacle[64]; /* PADDOCK_TEST_FILTER_FAIL_FILE */
 };
 
 static void on_state(void *arg, enum filter_state state, const char *reason)
@@ -71,6 +72,7 @@ static int setup(void **state)
 
 	f->loop = loop_new(&err);
 	snprintf(f->resolv_conf, sizeof f->resolv_conf, "/tmp/paddock-resolv-%d", (int)getpid());
+	snprintf(f->obstacle, sizeof f->obstacle, "/tmp/paddock-obstacle-%d", (int)getpid());
 	put_resolv_conf(f, "nameserver 10.0.0.1\n");
 	*state = f;
 	return f->loop ? 0 : -1;
@@ -84,6 +86,7 @@ static int teardown(void **state)
 	netfilter_free(f->nf);
 	loop_free(f->loop);
 	unlink(f->resolv_conf);
+	unlink(f->obstacle);
 	free(f);
 	unsetenv("PADDOCK_TEST_NO_FILTER");
 	unsetenv("PADDOCK_TEST_FILTER_FAIL_FILE");
@@ -261,11 +264,10 @@ static void test_failing_repairs_stay_broken_until_one_succeeds(void **state)
 	struct fixture *f = *state;
 	struct netfilter_status status;
 
-	setenv("PADDOCK_TEST_FILTER_FAIL_FILE", "/tmp/paddock-filter-fails", 1);
-	unlink("/tmp/paddock-filter-fails");
+	setenv("PADDOCK_TEST_FILTER_FAIL_FILE", f->obstacle, 1);
 	start(f);
 	await_active(f);
-	_cleanup_fclose_ FILE *file = fopen("/tmp/paddock-filter-fails", "w");
+	_cleanup_fclose_ FILE *file = fopen(f->obstacle, "w");
 
 	assert_non_null(file);
 	nft("delete table inet " TABLE);
@@ -276,7 +278,7 @@ static void test_failing_repairs_stay_broken_until_one_succeeds(void **state)
 	}
 	netfilter_status(f->nf, &status);
 	assert_string_equal(status.reason, "a test is in the way");
-	unlink("/tmp/paddock-filter-fails");
+	unlink(f->obstacle);
 	await(f->loop, f->state == FILTER_ACTIVE, 3000);
 	assert_int_equal(f->breaks, 1);
 }
@@ -286,15 +288,15 @@ static void test_an_install_that_never_worked_is_unavailable_and_tried_again(voi
 	struct fixture *f = *state;
 	struct netfilter_status status;
 
-	setenv("PADDOCK_TEST_FILTER_FAIL_FILE", "/tmp/paddock-filter-fails", 1);
-	_cleanup_fclose_ FILE *file = fopen("/tmp/paddock-filter-fails", "w");
+	setenv("PADDOCK_TEST_FILTER_FAIL_FILE", f->obstacle, 1);
+	_cleanup_fclose_ FILE *file = fopen(f->obstacle, "w");
 
 	assert_non_null(file);
 	start(f);
 	await(f->loop, f->state == FILTER_UNAVAILABLE, PATIENCE);
 	netfilter_status(f->nf, &status);
 	assert_non_null(strstr(status.fix, "nf_tables"));
-	unlink("/tmp/paddock-filter-fails");
+	unlink(f->obstacle);
 	await_active(f);
 }
 #endif
