@@ -100,10 +100,10 @@ class Listener:
 
 
 class Peer:
-    """A namespace behind a veth pair."""
+    """A namespace behind a veth pair, whose host side is named `link`."""
 
-    def __init__(self, net, namespace):
-        self.net, self.namespace = net, namespace
+    def __init__(self, net, namespace, link):
+        self.net, self.namespace, self.link = net, namespace, link
 
     def listen(self, address, port, kinds=("tcp", "udp")):
         return self.net.listen_in(self.namespace, [(kind, address, port) for kind in kinds])
@@ -187,7 +187,7 @@ class Net:
         for route in routes:
             family = "-6" if ":" in route else "-4"
             sh(ip_host + [family, "route", "add", route, "dev", outer])
-        return Peer(self, namespace)
+        return Peer(self, namespace, outer)
 
 
 def no_dad(address):

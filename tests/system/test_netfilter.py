@@ -5,8 +5,6 @@ Wants root; touches nothing of the host. PADDOCK_BUILD names the build directory
 """
 import os
 import pathlib
-import re
-import selectors
 import subprocess
 import sys
 import tempfile
@@ -15,11 +13,9 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import lib_netns  # noqa: E402
+from lib_filter import COUNT, FIRST, INSTANCE, TABLE, Watch  # noqa: E402
 from paddock import BUILD, wait_for  # noqa: E402
 
-INSTANCE = "00112233445566aa"
-TABLE = f"paddock_{INSTANCE}"
-FIRST, COUNT = 310000, 100
 GUEST, LAST, BEFORE, BEHIND = FIRST + 7, FIRST + COUNT - 1, FIRST - 1, FIRST + COUNT
 RESOLVER = "10.77.0.53"
 
@@ -35,55 +31,6 @@ UNREACHABLE = {
                  "64:ff9b:1::1", "fec0::77"],
 }
 PUBLIC = ["198.51.100.10", "203.0.113.9", "2001:db8:1::10", "64:ff9b::198.51.100.10"]
-
-
-class Watch:
-    """A running filter-watch and the states that it told."""
-
-    def __init__(self, net, resolv_conf, *allow, env=None):
-        self.process = subprocess.Popen(
-            net.host_command([f"{BUILD}/tests/system/filter-watch", INSTANCE, str(FIRST),
-                              str(COUNT), str(resolv_conf), *allow]),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **(env or {})})
-        os.set_blocking(self.process.stdout.fileno(), False)
-        self.selector = selectors.DefaultSelector()
-        self.selector.register(self.process.stdout, selectors.EVENT_READ)
-        self.text = ""
-        self.seen = 0
-
-    def expect(self, state, seconds=20):
-        """The next state told is this one; returns (its time, reason)."""
-        end = time.monotonic() + seconds
-        while self.text.count("\n") <= self.seen:
-            left = end - time.monotonic()
-            if left <= 0:
-                raise AssertionError(f"{state} not within {seconds} s; told: {self.text!r}")
-            if self.selector.select(left):
-                piece = self.process.stdout.read()
-                if piece == b"":
-                    raise AssertionError(f"ended with {self.process.wait()}: {self.text!r}")
-                self.text += piece.decode()
-        at, name, reason = self.text.splitlines()[self.seen].split(" ", 2)
-        self.seen += 1
-        if name != state:
-            raise AssertionError(f"{name} ({reason}), not {state}")
-        return int(at), reason
-
-    def close(self, last_word=b""):
-        if self.process.poll() is None:
-            try:
-                self.process.stdin.write(last_word)
-                self.process.stdin.close()
-            except OSError:
-                pass
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        self.process.stdout.close()
-        self.selector.close()
-        return self.process.returncode
 
 
 def boot_ms():
@@ -107,7 +54,7 @@ class Filter(unittest.TestCase):
         lan = net.peer("lan", "10.77.0.1/24", "10.77.0.2/24", *[a + "/32" for a in v4],
                        *[a + "/128" for a in v6], "fd77::2/64", "fe80::77/64",
                        routes=[a for a in v4 if a != RESOLVER] + v6)
-        link = re.search(r"^(\S+v\d+)@", net.run(["ip", "-br", "link"]), re.M).group(1)
+        link = lan.link
         for address in ("fd77::1/64", "2001:db8:1::1/128"):
             net.run(["ip", "addr", "add", address, "dev", link, "nodad"])
         net.run(["ip", "addr", "add", "198.51.100.1/32", "dev", "lo"])
@@ -243,12 +190,9 @@ class Filter(unittest.TestCase):
 
     def test_multicast_and_broadcast_are_bound(self):
         self.start_active()
-        for address in ("224.0.0.251", "255.255.255.255", "10.77.0.255", "ff02::1%" + self.link()):
+        for address in ("224.0.0.251", "255.255.255.255", "10.77.0.255", "ff02::1%" + self.lan.link):
             self.assertEqual(self.outcome(address, 5353, "broadcast")[0], "refused", address)
             self.assertEqual(self.outcome(address, 5353, "broadcast", uid=0)[0], "sent", address)
-
-    def link(self):
-        return UNREACHABLE["link-local"][1].split("%")[1]
 
     # ---- how it is watched ----
 
