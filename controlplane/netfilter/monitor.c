@@ -18,6 +18,9 @@
  * subscriber, before the transaction's own call returns. In all of them (tables, chains, rules,
  * sets, elements, objects, flow tables) attribute 1 names the table.
  *
+ * After the last one comes the new generation number, so it can be told how many transactions
+ * touched the table, however many others there were in between.
+ *
  * A subscriber that is too slow loses messages and gets ENOBUFS: counted as a change. Should the
  * subscription fail altogether, the generation number still tells that something changed; the
  * caller asks for it at intervals. That request is answered within sendto(), so the answer can be
@@ -26,21 +29,22 @@
 
 #define TABLE_NAME_ATTRIBUTE 1
 #define QUEUE_BYTES          (1024 * 1024)
-#define ROUNDS_MAX           256 /* messages in one turn of the loop */
+#define ROUNDS_MAX           2048 /* messages in one turn of the loop */
 
 struct monitor {
 	struct mnl_socket *events;
 	struct mnl_socket *requests;
 	struct event *readable;
-	void (*on_change)(void *arg, enum monitor_change change);
+	void (*on_news)(void *arg, const struct monitor_news *news);
 	void *arg;
 	uint32_t sequence;
+	bool is_touching; /* the transaction whose messages are coming in touches the table */
 	char table[64];
 };
 
 struct look {
-	const char *table;
-	enum monitor_change change;
+	struct monitor *monitor;
+	struct monitor_news news;
 };
 
 _Static_assert((int)NFTA_TABLE_NAME == TABLE_NAME_ATTRIBUTE &&
@@ -61,40 +65,39 @@ static int take_table_name(const struct nlattr *attribute, void *data)
 	return MNL_CB_OK;
 }
 
-static void raise_change(enum monitor_change *change, enum monitor_change to)
-{
-	if (*change < to) {
-		*change = to;
-	}
-}
-
 static int look_at(const struct nlmsghdr *message, void *data)
 {
 	struct look *look = data;
 	int type = NFNL_MSG_TYPE(message->nlmsg_type);
 	const char *name = NULL;
 
-	if (NFNL_SUBSYS_ID(message->nlmsg_type) != NFNL_SUBSYS_NFTABLES || type == NFT_MSG_NEWGEN ||
+	if (NFNL_SUBSYS_ID(message->nlmsg_type) != NFNL_SUBSYS_NFTABLES ||
 		mnl_nlmsg_get_payload_len(message) < sizeof(struct nfgenmsg)) {
+		return MNL_CB_OK;
+	}
+	if (type == NFT_MSG_NEWGEN) {
+		look->news.transactions += look->monitor->is_touching;
+		look->monitor->is_touching = false;
 		return MNL_CB_OK;
 	}
 	const struct nfgenmsg *head = mnl_nlmsg_get_payload(message);
 
 	mnl_attr_parse(message, sizeof *head, take_table_name, &name);
-	if (head->nfgen_family != NFPROTO_INET || !name || strcmp(name, look->table) != 0) {
+	if (head->nfgen_family != NFPROTO_INET || !name ||
+		strcmp(name, look->monitor->table) != 0) {
 		return MNL_CB_OK;
 	}
-	bool is_removal = type == NFT_MSG_DELTABLE || type == NFT_MSG_DELCHAIN ||
-			  type == NFT_MSG_DELRULE || type == NFT_MSG_DELSET ||
-			  type == NFT_MSG_DELSETELEM;
-
-	raise_change(&look->change, is_removal ? MONITOR_REMOVED : MONITOR_CHANGED);
+	look->monitor->is_touching = true;
+	look->news.is_touched = true;
+	look->news.is_removed |= type == NFT_MSG_DELTABLE || type == NFT_MSG_DELCHAIN ||
+				 type == NFT_MSG_DELRULE || type == NFT_MSG_DELSET ||
+				 type == NFT_MSG_DELSETELEM;
 	return MNL_CB_OK;
 }
 
-enum monitor_change monitor_drain(struct monitor *monitor)
+struct monitor_news monitor_drain(struct monitor *monitor)
 {
-	struct look look = {.table = monitor->table, .change = MONITOR_NONE};
+	struct look look = {.monitor = monitor};
 	char buffer[32768] __attribute__((aligned(8)));
 
 	for (int i = 0; i < ROUNDS_MAX; i++) {
@@ -107,21 +110,21 @@ enum monitor_change monitor_drain(struct monitor *monitor)
 			break;
 		}
 		if (n <= 0 || mnl_cb_run(buffer, (size_t)n, 0, 0, look_at, &look) < 0) {
-			raise_change(&look.change, MONITOR_CHANGED);
+			look.news.is_lost = true;
 		}
 	}
-	return look.change;
+	return look.news;
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct monitor *monitor = arg;
-	enum monitor_change change = monitor_drain(monitor);
+	struct monitor_news news = monitor_drain(monitor);
 
 	(void)fd;
 	(void)what;
-	if (change != MONITOR_NONE) {
-		monitor->on_change(monitor->arg, change);
+	if (news.is_touched || news.transactions > 0 || news.is_lost) {
+		monitor->on_news(monitor->arg, &news);
 	}
 }
 
@@ -149,7 +152,7 @@ static struct mnl_socket *open_socket(unsigned groups, struct err *err)
 }
 
 struct monitor *monitor_new(struct loop *loop, const char *table,
-	void (*on_change)(void *arg, enum monitor_change change), void *arg, struct err *err)
+	void (*on_news)(void *arg, const struct monitor_news *news), void *arg, struct err *err)
 {
 	_cleanup_(monitor_free_p) struct monitor *monitor = xnew(struct monitor);
 	int size = QUEUE_BYTES;
@@ -157,7 +160,7 @@ struct monitor *monitor_new(struct loop *loop, const char *table,
 	loop_assert();
 	ASSERT(strlen(table) < sizeof monitor->table);
 	strcpy(monitor->table, table);
-	monitor->on_change = on_change;
+	monitor->on_news = on_news;
 	monitor->arg = arg;
 	monitor->events = open_socket(1u << (NFNLGRP_NFTABLES - 1), err);
 	if (!monitor->events) {

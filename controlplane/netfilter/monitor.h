@@ -17,22 +17,24 @@
 #include "base/err.h"
 #include "loop/loop.h"
 
-enum monitor_change {
-	MONITOR_NONE,
-	MONITOR_CHANGED, /* something was added, or word of changes was lost: look */
-	MONITOR_REMOVED, /* something of the table is gone */
+/* What the kernel told; all zero: nothing that concerns the table. */
+struct monitor_news {
+	unsigned transactions; /* that touched the table and are complete */
+	bool is_touched;       /* something of it was added or removed */
+	bool is_removed;       /* something of it was removed */
+	bool is_lost;          /* word of some changes was lost */
 };
 
 struct monitor;
 
-/* @on_change is called from the loop, with the gravest of what came together. */
+/* @on_news is called from the loop when there is any. */
 struct monitor *monitor_new(struct loop *loop, const char *table,
-	void (*on_change)(void *arg, enum monitor_change change), void *arg, struct err *err);
+	void (*on_news)(void *arg, const struct monitor_news *news), void *arg, struct err *err);
 void monitor_free(struct monitor *monitor);
 DEFINE_CLEANUP(struct monitor *, monitor_free)
 
-/* Takes what is waiting, without on_change(). */
-enum monitor_change monitor_drain(struct monitor *monitor);
+/* Takes what is waiting, without on_news(). What a finished call did is there already. */
+struct monitor_news monitor_drain(struct monitor *monitor);
 
 /* Grows with each transaction of anybody in this network namespace. */
 int monitor_generation(struct monitor *monitor, uint32_t *ret, struct err *err);

@@ -22,12 +22,13 @@
  * then shows is the reference; *verify* lists it and compares. What is wanted next is in two flags,
  * and advance() submits it.
  *
- * The reference can be trusted only if nobody came between our transaction and the listing: the
- * generation number of nftables must have grown by exactly one. If not, we install once more.
+ * The reference can be trusted only if nobody came between our transaction and the listing: from
+ * before the one until after the other exactly one transaction may have touched the table. If not,
+ * we install once more.
  *
  * Three things make us look, each enough by itself:
  *   - a message that something of our table was removed: at once broken, without looking, unless an
- *     install is under way, whose own messages look the same; those are drained when it is done
+ *     install is under way, whose own messages look the same
  *   - a message of any other change of our table, or that messages were lost: verify
  *   - the tick: the generation number isn't the one that was verified: verify
  * A verify that gets no answer within its deadline counts as broken.
@@ -42,6 +43,7 @@
 #define RETRY_FIRST_MS     20
 #define RETRY_BROKEN_MS    1000 /* at most between two attempts to repair */
 #define RETRY_STARTING_MS  5000 /* the same while it never worked */
+#define DISTURBED_MAX      10   /* installs that are repeated at once */
 #define FREE_GRACE_MS      3000
 #define RESOLV_CONF        "/etc/resolv.conf"
 #define RESOLV_CONF_MAX    65536
@@ -82,7 +84,8 @@ struct netfilter {
 	bool is_verify_wanted;
 	char *reference;
 	uint32_t verified_generation;
-	unsigned failures; /* installs in a row */
+	struct monitor_news install_news; /* since the running install was submitted */
+	unsigned failures;                /* installs in a row */
 
 	struct event *tick;
 	struct event *retry;
@@ -189,28 +192,44 @@ static void install_failed(struct netfilter *nf, const struct err *err)
 	set_timer(nf->retry, MIN(wait, most));
 }
 
-static void install_done(struct netfilter *nf, struct filter_job *job)
+/* Somebody's transaction came between: what was listed isn't known to be ours alone. */
+static void install_disturbed(struct netfilter *nf)
 {
-	uint32_t generation = 0;
 	struct err err;
 
-	/* Mostly our own changes, but somebody's might be among them. */
-	nf->is_verify_wanted = monitor_drain(nf->monitor) != MONITOR_NONE;
-	if (monitor_generation(nf->monitor, &generation, &err) < 0) {
-		install_failed(nf, &err);
+	if (nf->failures < DISTURBED_MAX) {
+		nf->failures++;
+		nf->is_install_wanted = true;
 		return;
 	}
-	if (generation != job->generation + 1) {
-		err_set(&err, ERR_UNAVAILABLE,
-			"somebody else changed nftables while our table was installed");
-		install_failed(nf, &err);
+	err_set(&err, ERR_UNAVAILABLE, "somebody changes the table all the time");
+	install_failed(nf, &err);
+}
+
+static void add_news(struct monitor_news *sum, const struct monitor_news *news)
+{
+	sum->transactions += news->transactions;
+	sum->is_touched |= news->is_touched;
+	sum->is_removed |= news->is_removed;
+	sum->is_lost |= news->is_lost;
+}
+
+static void install_done(struct netfilter *nf, struct filter_job *job)
+{
+	struct monitor_news news = monitor_drain(nf->monitor);
+
+	add_news(&nf->install_news, &news);
+	if (nf->install_news.is_lost || nf->install_news.transactions != 1) {
+		install_disturbed(nf);
 		return;
 	}
 	free(nf->reference);
 	nf->reference = steal_ptr(&job->listing);
-	nf->verified_generation = generation;
+	/* Not the generation of the listing, so the tick verifies once more. */
+	nf->verified_generation = job->generation;
 	nf->failures = 0;
 	nf->failure = ERR_NONE;
+	event_del(nf->retry);
 	set_state(nf, FILTER_ACTIVE, "");
 }
 
@@ -223,33 +242,42 @@ static void verify_done(struct netfilter *nf, const struct filter_job *job)
 	nf->verified_generation = job->generation;
 }
 
+static void handle_done(struct netfilter *nf, struct filter_job *job, const struct err *err)
+{
+	struct err copy = err ? *err : ERR_INIT;
+
+	if (copy.kind == ERR_TIMEOUT) {
+		/* The pool's words are about its usual work. */
+		err_set(&copy, ERR_UNAVAILABLE, "nftables doesn't answer");
+	}
+	if (job->kind == JOB_VERIFY && err) {
+		break_down(
+			nf, err->kind == ERR_NOT_FOUND ? "somebody removed the table" : copy.msg);
+	} else if (job->kind == JOB_VERIFY) {
+		verify_done(nf, job);
+	} else if (err) {
+		install_failed(nf, &copy);
+	} else {
+		install_done(nf, job);
+	}
+}
+
 static void job_done(struct worker_job *base, const struct err *err)
 {
 	struct filter_job *job = container_of(base, struct filter_job, job);
 	struct netfilter *nf = job->nf;
 
 	nf->running = NULL;
-	if (nf->is_closing) {
-		if (!base->is_abandoned) {
-			job_free(job);
-		}
-		return;
+	if (!nf->is_closing) {
+		handle_done(nf, job, err);
 	}
-	if (job->kind == JOB_VERIFY && err) {
-		break_down(
-			nf, err->kind == ERR_NOT_FOUND ? "somebody removed the table" : err->msg);
-	} else if (job->kind == JOB_VERIFY) {
-		verify_done(nf, job);
-	} else if (err) {
-		monitor_drain(nf->monitor);
-		install_failed(nf, err);
-	} else {
-		install_done(nf, job);
-	}
+	/* One that is abandoned is still in its thread's hands: late() frees it. */
 	if (!base->is_abandoned) {
 		job_free(job);
 	}
-	advance(nf);
+	if (!nf->is_closing) {
+		advance(nf);
+	}
 }
 
 static char *compose(const struct netfilter *nf)
@@ -283,23 +311,19 @@ static void submit(struct netfilter *nf, enum job_kind kind, uint32_t generation
 	/* One job at a time: there is always room, save when threads hang. */
 	if (worker_submit(nf->pool, &job->job, &err) < 0) {
 		job_free(job);
-		break_down(nf, err.msg);
-		nf->is_install_wanted = false;
 		install_failed(nf, &err);
 		return;
 	}
 	nf->running = job;
 }
 
-static void on_change(void *arg, enum monitor_change change)
+static void on_news(void *arg, const struct monitor_news *news)
 {
 	struct netfilter *nf = arg;
-	bool is_installing = nf->running && nf->running->kind == JOB_INSTALL;
 
-	if (is_installing) {
-		/* Told apart when it is done, by the generation. */
-		nf->is_verify_wanted = true;
-	} else if (change == MONITOR_REMOVED) {
+	if (nf->running && nf->running->kind == JOB_INSTALL) {
+		add_news(&nf->install_news, news);
+	} else if (news->is_removed) {
 		break_down(nf, "somebody removed a part of the table");
 	} else {
 		nf->is_verify_wanted = true;
@@ -317,7 +341,7 @@ static void advance(struct netfilter *nf)
 		return;
 	}
 	if (!nf->monitor) {
-		nf->monitor = monitor_new(nf->loop, nf->table, on_change, nf, &err);
+		nf->monitor = monitor_new(nf->loop, nf->table, on_news, nf, &err);
 	}
 	if (!nf->monitor || monitor_generation(nf->monitor, &generation, &err) < 0) {
 		nf->is_install_wanted = false;
@@ -327,6 +351,9 @@ static void advance(struct netfilter *nf)
 	}
 	if (nf->is_install_wanted) {
 		nf->is_install_wanted = false;
+		nf->is_verify_wanted = false;
+		monitor_drain(nf->monitor);
+		nf->install_news = (struct monitor_news){0};
 		submit(nf, JOB_INSTALL, generation);
 	} else {
 		nf->is_verify_wanted = false;

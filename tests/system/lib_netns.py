@@ -13,7 +13,9 @@ again by `close()`, also when a step in between failed:
 added there, and removed again.
 """
 import contextlib
+import ctypes
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -25,6 +27,7 @@ SOCKETS = {
     "tcp": (socket.SOCK_STREAM, 0),
     "udp": (socket.SOCK_DGRAM, 0),
     "broadcast": (socket.SOCK_DGRAM, 0),
+    "ping": (socket.SOCK_DGRAM, socket.IPPROTO_ICMP),
     "mptcp": (socket.SOCK_STREAM, 262),  # IPPROTO_MPTCP
 }
 
@@ -43,18 +46,18 @@ def endpoint(address, port):
 
 
 def bind_all(specs):
-    """The sockets of (kind, address, port) triples; kind is tcp or udp."""
+    """The sockets of (kind, address, port) triples. Kinds: tcp, udp, and hold: tcp that stays open."""
     sockets = []
     for kind, address, port in specs:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
+        sock = socket.socket(family, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         # An address that is still being checked for duplicates can be bound all the same.
         sock.setsockopt(socket.SOL_IP, 15, 1)  # IP_FREEBIND
         sock.bind(endpoint(address, port))
-        if kind == "tcp":
+        if kind != "udp":
             sock.listen(16)
         sockets.append((kind, sock))
     return sockets
@@ -62,17 +65,19 @@ def bind_all(specs):
 
 def serve(sockets):
     """Answers each connection and each datagram with the banner. Never returns."""
-    import selectors
-    selector = selectors.DefaultSelector()
+    selector, held = selectors.DefaultSelector(), []
     for kind, sock in sockets:
         selector.register(sock, selectors.EVENT_READ, kind)
     while True:
         for key, _ in selector.select():
             try:
-                if key.data == "tcp":
+                if key.data != "udp":
                     conn, _ = key.fileobj.accept()
-                    with conn:
-                        conn.sendall(BANNER)
+                    conn.sendall(BANNER)
+                    if key.data == "hold":
+                        held.append(conn)
+                    else:
+                        conn.close()
                 else:
                     _, peer = key.fileobj.recvfrom(2048)
                     key.fileobj.sendto(BANNER, peer)
@@ -81,10 +86,10 @@ def serve(sockets):
 
 
 class Listener:
-    """A process that listens in a namespace (None: the present one)."""
+    """A process that listens in a namespace (None: the present one), as `uid`."""
 
-    def __init__(self, namespace, specs):
-        args = [sys.executable, os.path.abspath(__file__), "serve"]
+    def __init__(self, namespace, specs, uid=0):
+        args = [sys.executable, os.path.abspath(__file__), "serve", str(uid)]
         args += [f"{kind},{address},{port}" for kind, address, port in specs]
         if namespace:
             args = ["ip", "netns", "exec", namespace] + args
@@ -155,8 +160,8 @@ class Net:
         """On the host side."""
         return self.listen_in(self.host, [(kind, address, port) for kind in kinds])
 
-    def listen_in(self, namespace, specs):
-        listener = Listener(namespace, specs)
+    def listen_in(self, namespace, specs, uid=0):
+        listener = Listener(namespace, specs, uid)
         self.cleanup.callback(listener.close)
         return listener
 
@@ -198,7 +203,7 @@ def probe(kind, address, port, seconds=3):
     """Connects or sends from the calling process; (outcome, milliseconds).
 
     The outcome is `reached`, `refused`, `silent` or the text of another error. Kinds: tcp, udp,
-    mptcp; broadcast, which awaits no answer: `sent`.
+    mptcp, ping (IPv4); broadcast, which awaits no answer: `sent`.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     start = time.monotonic()
@@ -212,6 +217,9 @@ def probe(kind, address, port, seconds=3):
             sock.connect(endpoint(address, port))
             if kind == "udp":
                 sock.send(b"?")
+            if kind == "ping":
+                sock.send(b"\x08\0\0\0\0\0\0\1")
+                return ("reached" if sock.recv(64)[:1] == b"\0" else "strange"), 0
             outcome = "reached" if sock.recv(64) == BANNER else "strange"
     except ConnectionRefusedError:
         outcome = "refused"
@@ -232,20 +240,26 @@ def probe_as(net, uid, kind, address, port, seconds=3):
     return outcome, int(ms)
 
 
+def become(uid):
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
 def main(argv):
     if argv[0] == "serve":
-        sockets = bind_all([(k, a, int(p)) for k, a, p in (s.split(",") for s in argv[1:])])
-        # Ends with its parent, whatever happens to that.
-        import ctypes
+        specs = [(k, a, int(p)) for k, a, p in (s.split(",") for s in argv[2:])]
+        endpoint(specs[0][1], 0)
+        become(int(argv[1]))
+        sockets = bind_all(specs)
+        # Ends with its parent, whatever happens to that. (A change of uid would clear this.)
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         print("ready", flush=True)
         serve(sockets)
     if argv[0] == "probe":
         uid, kind, address, port, seconds = argv[1:]
         endpoint(address, int(port))  # loads its codec while the interpreter's files are readable
-        os.setgroups([])
-        os.setresgid(int(uid), int(uid), int(uid))
-        os.setresuid(int(uid), int(uid), int(uid))
+        become(int(uid))
         print(*probe(kind, address, int(port), float(seconds)))
 
 

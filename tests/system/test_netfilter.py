@@ -194,6 +194,41 @@ class Filter(unittest.TestCase):
             self.assertEqual(self.outcome(address, 5353, "broadcast")[0], "refused", address)
             self.assertEqual(self.outcome(address, 5353, "broadcast", uid=0)[0], "sent", address)
 
+    def test_pings_are_bound(self):
+        self.net.run(["sysctl", "-qw", "net.ipv4.ping_group_range=0 2147483647"])
+        self.start_active()
+        for address in ("127.0.0.1", "10.77.0.1", "10.77.0.2", RESOLVER, "169.254.169.254"):
+            self.assertEqual(self.outcome(address, 0, "ping", uid=BEFORE)[0], "reached", address)
+            self.assertEqual(self.outcome(address, 0, "ping")[0], "refused", address)
+        self.assertEqual(self.outcome("198.51.100.10", 0, "ping")[0], "reached")
+
+    def test_a_connection_from_before_is_cut(self):
+        self.net.listen_in(self.lan.namespace, [("hold", "10.77.0.2", 9001)])
+        script = ("import os, socket\n"
+                  f"os.setresuid({GUEST}, {GUEST}, {GUEST})\n"
+                  "s = socket.socket(); s.connect(('10.77.0.2', 9001))\n"
+                  "print(s.recv(64).decode().strip(), flush=True)\n"
+                  "input()\n"
+                  "try:\n    s.settimeout(10); s.send(b'x'); print(s.recv(64))\n"
+                  "except OSError as e:\n    print(type(e).__name__)\n")
+        with subprocess.Popen(self.net.host_command([sys.executable, "-c", script]),
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+            self.assertEqual(client.stdout.readline(), "paddock-test-listener\n")
+            self.start_active()
+            self.assertIn(client.communicate("\n", timeout=30)[0],
+                          ("ConnectionRefusedError\n", "ConnectionResetError\n"))
+
+    def test_a_listener_of_a_sandbox_uid_answers_no_private_host(self):
+        self.net.listen_in(self.net.host, [("tcp", "0.0.0.0", 9002), ("udp", "0.0.0.0", 9002)],
+                           uid=GUEST)
+        for address in ("10.77.0.1", "127.0.0.1"):
+            self.assert_reached(address, 9002, uid=0)
+        self.start_active()
+        for address in ("10.77.0.1", "127.0.0.1"):
+            for kind in ("tcp", "udp"):
+                self.assertNotEqual(lib_netns.probe_as(self.net, 0, kind, address, 9002, 1)[0],
+                                    "reached", f"{kind} {address}")
+
     # ---- how it is watched ----
 
     def assert_repaired(self, watch, command):
@@ -227,6 +262,18 @@ class Filter(unittest.TestCase):
         time.sleep(1.2)
         self.nft(f"delete table inet {TABLE}")
         watch.expect("broken")
+
+    def test_repairs_succeed_while_others_change_their_tables(self):
+        watch = self.start_active()
+        change = "add table inet other_of_test; delete table inet other_of_test"
+        with subprocess.Popen(self.net.host_command(
+                ["sh", "-c", f"while :; do nft '{change}'; done"])) as churn:
+            try:
+                for _ in range(5):
+                    self.assert_repaired(watch, f"delete table inet {TABLE}")
+            finally:
+                churn.kill()
+        self.nft_quietly("delete table inet other_of_test")
 
     def test_new_resolvers_are_taken(self):
         watch = self.start_active()
