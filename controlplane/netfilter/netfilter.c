@@ -37,16 +37,17 @@
  * replaced in one transaction, so the state stays ACTIVE meanwhile.
  */
 
-#define TICK_MS            500
-#define VERIFY_DEADLINE_MS 2000
-#define INSTALL_DEADLINE   10000
-#define RETRY_FIRST_MS     20
-#define RETRY_BROKEN_MS    1000 /* at most between two attempts to repair */
-#define RETRY_STARTING_MS  5000 /* the same while it never worked */
-#define DISTURBED_MAX      10   /* installs that are repeated at once */
-#define FREE_GRACE_MS      3000
-#define RESOLV_CONF        "/etc/resolv.conf"
-#define RESOLV_CONF_MAX    65536
+#define TICK_MS             500
+#define VERIFY_DEADLINE_MS  2000
+#define INSTALL_DEADLINE_MS 10000 /* the kernel may load modules */
+#define REPLACE_DEADLINE_MS 900
+#define RETRY_FIRST_MS      20
+#define RETRY_BROKEN_MS     1000 /* at most between two attempts to repair */
+#define RETRY_STARTING_MS   5000 /* the same while it never worked */
+#define DISTURBED_MAX       10   /* installs that are repeated at once */
+#define FREE_GRACE_MS       3000
+#define RESOLV_CONF         "/etc/resolv.conf"
+#define RESOLV_CONF_MAX     65536
 
 enum job_kind { JOB_INSTALL, JOB_VERIFY };
 
@@ -291,6 +292,15 @@ static char *compose(const struct netfilter *nf)
 	return ruleset_text(&ruleset);
 }
 
+static uint64_t deadline_of(const struct netfilter *nf, enum job_kind kind)
+{
+	if (kind == JOB_VERIFY) {
+		return VERIFY_DEADLINE_MS;
+	}
+	/* The links are up, and a removal could be taken for a part of the install. */
+	return nf->state == FILTER_ACTIVE ? REPLACE_DEADLINE_MS : INSTALL_DEADLINE_MS;
+}
+
 static void submit(struct netfilter *nf, enum job_kind kind, uint32_t generation)
 {
 	struct filter_job *job = xnew(struct filter_job);
@@ -299,7 +309,7 @@ static void submit(struct netfilter *nf, enum job_kind kind, uint32_t generation
 	job->job.run = job_run;
 	job->job.done = job_done;
 	job->job.late = job_late;
-	job->job.deadline_ms = kind == JOB_INSTALL ? INSTALL_DEADLINE : VERIFY_DEADLINE_MS;
+	job->job.deadline_ms = deadline_of(nf, kind);
 	job->nf = nf;
 	job->kind = kind;
 	job->generation = generation;
@@ -323,6 +333,10 @@ static void on_news(void *arg, const struct monitor_news *news)
 
 	if (nf->running && nf->running->kind == JOB_INSTALL) {
 		add_news(&nf->install_news, news);
+		if (nf->install_news.transactions > 1 && nf->install_news.is_removed) {
+			/* One of them isn't ours, and it may have been the last. */
+			break_down(nf, "somebody removed a part of the table");
+		}
 	} else if (news->is_removed) {
 		break_down(nf, "somebody removed a part of the table");
 	} else {

@@ -275,6 +275,22 @@ class Filter(unittest.TestCase):
                 churn.kill()
         self.nft_quietly("delete table inet other_of_test")
 
+    def test_what_others_slip_in_never_becomes_the_reference(self):
+        self.start_active()
+        pristine = self.table()
+        # Each time a little later after the removal, so some of them meet the repair half-way.
+        for step in range(60):
+            self.net.run(["sh", "-c", f"nft delete table inet {TABLE}; sleep {step * 0.0005:.4f}; "
+                                      f"nft insert rule inet {TABLE} guests accept || :"])
+            wait_for(lambda: self.table() == pristine, 10, f"the table's repair in step {step}")
+        self.assert_refused("10.77.0.2", kinds=["tcp"])
+
+    def table(self):
+        """The text of our table; empty while it isn't there."""
+        listing = subprocess.run(self.net.host_command(["nft", "list", "table", "inet", TABLE]),
+                                 capture_output=True, text=True, timeout=60)
+        return listing.stdout
+
     def test_new_resolvers_are_taken(self):
         watch = self.start_active()
         self.resolv_conf.write_text("nameserver 10.77.0.2\n")
