@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "netfilter/netfilter.h"
 #include "netfilter/uidclaim.h"
 
 /*
@@ -39,6 +40,7 @@ struct registry {
 	const char *dir;
 	const char *proc_dir;
 	const char *etc_dir;
+	int (*remove_filter)(const char *instance, struct err *err);
 	int lock;
 	struct uidclaim *others;
 	size_t other_count;
@@ -128,6 +130,10 @@ static int read_claim(struct registry *registry, const char *name, struct err *e
 		return -1;
 	}
 	if (may_drop) {
+		struct err ignored;
+
+		/* A table that stays only refuses too much, and without rights there is none. */
+		(void)registry->remove_filter(claim->instance, &ignored);
 		return fs_remove(path, err);
 	}
 	registry->other_count++;
@@ -180,6 +186,8 @@ static int registry_open(
 		.dir = settings->registry ? settings->registry : UIDRANGE_REGISTRY,
 		.proc_dir = settings->proc_dir ? settings->proc_dir : "/proc",
 		.etc_dir = settings->etc_dir ? settings->etc_dir : "/etc",
+		.remove_filter = settings->remove_filter ? settings->remove_filter
+							 : netfilter_remove_blocking,
 		.lock = -1};
 	ASSERT(is_claim_name(settings->instance) && settings->state_dir[0] == '/');
 	ASSERT(strlen(settings->state_dir) < PATH_MAX);

@@ -41,12 +41,16 @@ struct uidrange_settings {
 	const char *registry;
 	const char *proc_dir;
 	const char *etc_dir;
+	/* Removes the filter of an instance that is no more; NULL: netfilter_remove_blocking(). */
+	int (*remove_filter)(const char *instance, struct err *err);
 };
 
 /*
  * Takes the range that this instance has, or else the one it had, or else (with first 0) one which
  * nobody claims, no process runs in and neither passwd nor subuid names. Claims whose state
- * directory is gone or belongs to another instance now are dropped once no process runs in them.
+ * directory is gone or belongs to another instance now are dropped once no process runs in them,
+ * and with them the table of that dead instance: it would go on refusing what the new owner of the
+ * range may reach.
  *
  * With another first or count than before it is refused while processes run on uids that the new
  * range doesn't hold: the filter wouldn't bound them any more.

@@ -26,6 +26,18 @@ static char *path_of(const struct host *host, const char *name)
 	return xasprintf("%s/%s", host->root, name);
 }
 
+/* Instances whose filter was removed, each with a blank behind it. */
+static char removed[256];
+
+static int remove_filter(const char *instance, struct err *err)
+{
+	size_t len = strlen(removed);
+
+	(void)err;
+	snprintf(removed + len, sizeof removed - len, "%s ", instance);
+	return 0;
+}
+
 static void put(const struct host *host, const char *name, const char *text)
 {
 	_cleanup_free_ char *path = path_of(host, name);
@@ -81,6 +93,7 @@ static int setup(void **state)
 	put(host, "proc/self/uid_map", "         0          0 4294967295\n");
 	put(host, "etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
 	start_process(host, 1, 0);
+	removed[0] = '\0';
 	*state = host;
 	return 0;
 }
@@ -111,7 +124,8 @@ static int with(const struct host *host, const char *instance, const char *state
 		.count = count,
 		.registry = host->registry,
 		.proc_dir = host->proc,
-		.etc_dir = host->etc};
+		.etc_dir = host->etc,
+		.remove_filter = remove_filter};
 
 	return ret ? uidrange_claim(&settings, ret, err) : uidrange_release(&settings, err);
 }
@@ -164,6 +178,7 @@ static void test_two_instances_never_overlap(void **state)
 	struct uidrange b = claim(*state, B, "b");
 
 	assert_false(overlap(a, b));
+	assert_string_equal(removed, "");
 }
 
 static void test_a_fixed_range_of_another_is_refused_by_name(void **state)
@@ -196,9 +211,11 @@ static void test_a_stale_claim_is_dropped_when_no_process_is_left(void **state)
 	drop(*state, "a");
 	start_process(*state, 77, a.first + 999);
 	assert_err(with(*state, B, "b", a.first, 1000, &range, &err), &err, ERR_CONFLICT);
+	assert_string_equal(removed, "");
 	drop(*state, "proc/77");
 	assert_ok(with(*state, B, "b", a.first, 1000, &range, &err), &err);
 	assert_int_equal(range.first, a.first);
+	assert_string_equal(removed, A " ");
 }
 
 static void test_a_claim_is_stale_when_its_directory_was_made_anew(void **state)
