@@ -6,14 +6,17 @@ added only in the second. Neither mounts anything nor needs a loop device, so bo
 
 import json
 import os
+import re
 import shlex
 import shutil
+import subprocess
+import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 from .apt import forwarded_settings
-from .common import AGENT_PATH, run, output_of
+from .common import AGENT_PATH, output_of, run, sha256_file
 from .kernel import Kernel, build_initrd
 from .recipe import COMMON_DIR, SUITE, Recipe
 
@@ -44,6 +47,15 @@ class Base:
     initrd: Path
     kernel_version: str
     packages: list[dict]
+    root_sha256: str
+    built: int  # seconds since 1970, for what is added to the root later
+
+    def sums(self) -> list[str]:
+        return [self.root_sha256, str(self.built), sha256_file(self.vmlinuz), sha256_file(self.initrd)]
+
+    def same_packages(self, other: "Base") -> bool:
+        kernels = sha256_file(self.vmlinuz), sha256_file(other.vmlinuz)
+        return kernels[0] == kernels[1] and self.packages == other.packages
 
     @staticmethod
     def load(directory: Path) -> "Base":
@@ -54,6 +66,8 @@ class Base:
             initrd=directory / "initrd.img",
             kernel_version=facts["kernel_version"],
             packages=facts["packages"],
+            root_sha256=facts["root_sha256"],
+            built=facts["built"],
         )
 
 
@@ -71,8 +85,13 @@ def build_base(recipe: Recipe, sources: list[str], target: Path, work: Path) -> 
         kernel.keep_modules(recipe.modules, extra)
         # /lib is a link to usr/lib in the root.
         run(["tar", "-C", extra, "--append", "-f", target / "root.tar", "--sort=name",
-             "--owner=0", "--group=0", "--transform=s,^lib/,usr/lib/,", "lib/modules"])
-    facts = {"kernel_version": kernel.version, "packages": packages}
+             "--mtime=@0", "--owner=0", "--group=0", "--transform=s,^lib/,usr/lib/,", "lib/modules"])
+    facts = {
+        "kernel_version": kernel.version,
+        "packages": packages,
+        "root_sha256": sha256_file(target / "root.tar"),
+        "built": int(time.time()),
+    }
     (target / "base.json").write_text(json.dumps(facts))
 
 
@@ -116,32 +135,19 @@ def _read_packages(path: Path) -> list[dict]:
     return [{"name": name, "version": version} for name, version in sorted(pairs)]
 
 
-def build_disk(recipe: Recipe, base: Base, agent: Path, seed: str, target: Path, work: Path) -> int:
+def build_disk(
+    recipe: Recipe, base: Base, agent: Path, identity: str, target: Path, work: Path
+) -> int:
     """Writes the qcow2 disk @target; returns its virtual size. Equal input gives equal bytes."""
     root = work / "root"
     root.mkdir(mode=0o755)
     run(["tar", "-C", root, "--numeric-owner", "--xattrs", "-xpf", base.root_tar])
-    _inject_agent(root, agent)
-    (root / "etc" / "paddock-image").write_text(f"{recipe.name} {seed[:12]}\n")
+    _add_file(root / AGENT_PATH.lstrip("/"), agent.read_bytes(), 0o755, base.built)
+    label = f"{recipe.name} {identity[:16]}\n".encode()
+    _add_file(root / "etc" / "paddock-image", label, 0o644, base.built)
 
-    size = _disk_size(root)
     raw = work / "root.raw"
-    with open(raw, "wb") as file:
-        file.truncate(size)
-    identity = uuid.UUID(seed[:32])
-    run(
-        [
-            "mke2fs", "-q", "-t", "ext4", "-d", root, "-m", "0", "-I", "256", "-L", "root",
-            "-U", identity,
-            # The group descriptors' reserve (resize_inode) is what makes growth in a guest quick.
-            "-O", "64bit,metadata_csum,resize_inode,^orphan_file,^metadata_csum_seed",
-            "-E", f"lazy_itable_init=1,lazy_journal_init=1,nodiscard,hash_seed={identity},"
-                  "root_owner=0:0",
-            "-J", "size=32",
-            raw,
-        ],
-        env={**os.environ, "E2FSPROGS_FAKE_TIME": "1"},
-    )  # fmt: skip
+    size = _make_filesystem(root, raw, uuid.UUID(identity[:32]), base.built)
     shutil.rmtree(root)
     options = ["-c", "-o", "compression_type=zstd"] if recipe.compress else []
     run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", *options, raw, target])
@@ -149,12 +155,53 @@ def build_disk(recipe: Recipe, base: Base, agent: Path, seed: str, target: Path,
     return size
 
 
-def _inject_agent(root: Path, agent: Path) -> None:
-    target = root / AGENT_PATH.lstrip("/")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(agent, target)
-    os.chmod(target, 0o755)
-    os.chown(target, 0, 0)
+def _add_file(path: Path, data: bytes, mode: int, mtime: int) -> None:
+    """As if it had been there when the root was made: the directory's time shows no trace either."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    os.chown(path, 0, 0)
+    os.chmod(path, mode)
+    for changed in (path, path.parent):
+        os.utime(changed, (mtime, mtime))
+
+
+def _make_filesystem(root: Path, raw: Path, fs_uuid: uuid.UUID, built: int) -> int:
+    size = _disk_size(root)
+    with open(raw, "wb") as file:
+        file.truncate(size)
+    run(
+        [
+            "mke2fs", "-q", "-t", "ext4", "-d", root, "-m", "0", "-I", "256", "-L", "root",
+            "-U", fs_uuid,
+            # The group descriptors' reserve (resize_inode) is what makes growth in a guest quick.
+            "-O", "64bit,metadata_csum,resize_inode,^metadata_csum_seed",
+            "-E", f"lazy_itable_init=1,lazy_journal_init=1,nodiscard,hash_seed={fs_uuid},"
+                  "root_owner=0:0",
+            "-J", "size=32",
+            raw,
+        ],
+        env={**os.environ, "E2FSPROGS_FAKE_TIME": str(built)},
+    )  # fmt: skip
+    # mke2fs copies the times at which our copies of the files were made and read.
+    commands = raw.with_suffix(".debugfs")
+    with open(commands, "w") as file:
+        for inode in _used_inodes(raw):
+            file.write(f"sif <{inode}> ctime @{built}\nsif <{inode}> atime @{built}\n")
+    run(["debugfs", "-w", "-f", commands, raw], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return size
+
+
+def _used_inodes(raw: Path) -> list[int]:
+    """The root directory's and all that are not the file system's own."""
+    dump = output_of(["dumpe2fs", raw])
+    count = int(re.search(r"^Inode count: +(\d+)", dump, re.M)[1])
+    first = int(re.search(r"^First inode: +(\d+)", dump, re.M)[1])
+    free: set[int] = set()
+    for line in re.findall(r"^  Free inodes: (.*)$", dump, re.M):
+        for span in filter(None, line.split(", ")):
+            low, _, high = span.partition("-")
+            free.update(range(int(low), int(high or low) + 1))
+    return [2, *(inode for inode in range(first, count + 1) if inode not in free)]
 
 
 def _disk_size(root: Path) -> int:

@@ -5,8 +5,8 @@
     OUT/.cache/NAME-KEY/                                              roots without agent
     OUT/.work-*                                                       a build in progress
 
-A version's name is made from its content, so a disk overlay that names one can rely on it for as long
-as it exists; the build never removes one. The link is switched by rename(2): a reader sees the old
+A version's name is made from all that its content is made from, so a disk overlay that names one can
+rely on it for as long as it exists; the build never removes one. The link is switched by rename(2): a reader sees the old
 image or the new one.
 """
 
@@ -17,6 +17,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from . import manifest
 from .common import ImageError
 
 
@@ -69,13 +70,11 @@ def publish(out: Path, name: str, version: str, finished: Path) -> Path:
     home.mkdir(exist_ok=True)
     os.chmod(home, 0o755)
     target = home / version
-    if not target.exists():
-        for path in finished.iterdir():
-            os.chmod(path, 0o444)
-            os.chown(path, 0, 0)
-            _fsync(path)
-        os.chmod(finished, 0o755)
-        _fsync(finished)
+    if not _is_sound(target):
+        _seal(finished)
+        if target.exists():
+            # Damaged: the same version is the same content, so what refers to it is repaired.
+            os.rename(target, finished.parent / "damaged")
         os.rename(finished, target)
     link = home / ".current"
     link.unlink(missing_ok=True)
@@ -83,6 +82,23 @@ def publish(out: Path, name: str, version: str, finished: Path) -> Path:
     os.rename(link, home / "current")
     _fsync(home)
     return target
+
+
+def _is_sound(directory: Path) -> bool:
+    try:
+        return not manifest.problems(directory)
+    except ImageError:
+        return False
+
+
+def _seal(directory: Path) -> None:
+    """Nobody writes here again; on disk before anything points to it."""
+    for path in directory.iterdir():
+        os.chmod(path, 0o444)
+        os.chown(path, 0, 0)
+        _fsync(path)
+    os.chmod(directory, 0o755)
+    _fsync(directory)
 
 
 def _fsync(path: Path) -> None:
