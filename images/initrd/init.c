@@ -34,7 +34,7 @@
 
 #define NEWROOT "/newroot"
 
-enum { DEVICE_DEADLINE_MS = 30000 };
+enum { DEVICE_DEADLINE_MS = 10000 };
 
 /* What the kernel command line asks for; the defaults are those of the images. */
 struct boot_plan {

@@ -185,6 +185,7 @@ def _make_filesystem(root: Path, raw: Path, fs_uuid: uuid.UUID, built: int) -> i
     # mke2fs copies the times at which our copies of the files were made and read.
     commands = raw.with_suffix(".debugfs")
     with open(commands, "w") as file:
+        file.write(f"set_current_time @{built}\n")
         for inode in _used_inodes(raw):
             file.write(f"sif <{inode}> ctime @{built}\nsif <{inode}> atime @{built}\n")
     run(["debugfs", "-w", "-f", commands, raw], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
