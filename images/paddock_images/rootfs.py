@@ -1,7 +1,8 @@
 """The two slow steps: a root file system from Debian packages, and a disk from a root file system.
 
-The first is kept (`.cache` in the output directory), since the agent, which changes far more often, is
-added only in the second. Neither mounts anything nor needs a loop device, so both work in a container.
+The first is kept (`.cache` in the output directory), since the agent, which changes far more often,
+is added only in the second. Neither mounts anything nor needs a loop device: both work in a
+container.
 """
 
 import json
@@ -51,7 +52,8 @@ class Base:
     built: int  # seconds since 1970, for what is added to the root later
 
     def sums(self) -> list[str]:
-        return [self.root_sha256, str(self.built), sha256_file(self.vmlinuz), sha256_file(self.initrd)]
+        files = (sha256_file(self.vmlinuz), sha256_file(self.initrd))
+        return [self.root_sha256, str(self.built), *files]
 
     def same_packages(self, other: "Base") -> bool:
         kernels = sha256_file(self.vmlinuz), sha256_file(other.vmlinuz)

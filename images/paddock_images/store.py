@@ -1,13 +1,13 @@
 """The output directory: where finished images lie and how a new one takes the old one's place.
 
-    OUT/NAME/VERSION/{vmlinuz,initrd.img,root.qcow2,manifest.json}    0444 in 0755, never written again
-    OUT/NAME/current                                                  link to the VERSION in use
-    OUT/.cache/NAME-KEY/                                              roots without agent
-    OUT/.work-*                                                       a build in progress
+    OUT/NAME/VERSION/    vmlinuz, initrd.img, root.qcow2, manifest.json; never written again
+    OUT/NAME/current     link to the VERSION in use
+    OUT/.cache/NAME-KEY/ root without agent
+    OUT/.work-*          a build in progress
 
-A version's name is made from all that its content is made from, so a disk overlay that names one can
-rely on it for as long as it exists; the build never removes one. The link is switched by rename(2): a reader sees the old
-image or the new one.
+A version's name is made from all that its content is made from, so a disk overlay that names one
+can rely on it for as long as it exists; the build never removes one. The link is switched by
+rename(2): a reader sees the old image or the new one.
 """
 
 import contextlib
