@@ -34,9 +34,9 @@ enum hv_network {
 
 /* Where a sandbox's files are. Absolute; made by sandbox/paths.c. */
 struct hv_paths {
-	char *disk_dir; /* holds the overlay; owned by the sandbox's uid, 0700 */
+	char *disk_dir; /* holds the overlay, which alone is the sandbox's uid's */
 	char *overlay;
-	char *run_dir; /* holds the two sockets; only the daemon and this one QEMU may enter */
+	char *run_dir; /* holds the two sockets; only the daemon may enter, QEMU inherits them */
 	char *agent_socket;
 	char *console_socket;
 };
@@ -103,6 +103,7 @@ struct hv_info {
 	const char *acceleration_why; /* one sentence */
 	const char *libvirt_version;
 	const char *qemu_version;
+	const char *warning; /* NULL, or what slows it down and the fix */
 	bool is_ready;
 };
 
@@ -121,12 +122,13 @@ struct hv_ops {
 	void (*close)(struct hv *hv);
 	const struct hv_info *(*info)(const struct hv *hv);
 
-	/* Makes directories and overlay, owned by spec->uid. Something left there is replaced. */
+	/* Makes directories and overlay. Something left there is replaced. Parents must exist. */
 	void (*disk_create)(struct hv *hv, const struct hv_spec *spec, hv_done_fn done, void *arg);
 	/* Removes disk and run directories of @id; none there is fine. */
 	void (*disk_remove)(struct hv *hv, const char *id, const struct hv_paths *paths,
 		hv_done_fn done, void *arg);
-	/* Starts a transient domain. A domain of that id which exists already is ERR_CONFLICT. */
+	/* Starts a transient domain, in a new run directory. A domain of that id which exists
+	 * already is ERR_CONFLICT. */
 	void (*start)(struct hv *hv, const struct hv_spec *spec, hv_start_fn done, void *arg);
 	/* Ends it and waits until the process is gone. No such domain: fine. */
 	void (*destroy)(struct hv *hv, const char *id, hv_done_fn done, void *arg);

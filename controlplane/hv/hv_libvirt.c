@@ -1,0 +1,503 @@
+#include "hv/hv_libvirt.h"
+
+#include <libxml/parser.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/rand.h"
+#include "base/xalloc.h"
+#include "hv/lv_conn.h"
+#include "hv/lv_error.h"
+#include "hv/lv_job.h"
+#include "hv/lv_known.h"
+#include "hv/spec.h"
+
+/*
+ * Theory of operation
+ *
+ * An operation is a row of verbs[]: what runs on the worker, what the loop does with the result,
+ * and whether it needs a connection. All go the same way: submit() puts the job into the lane of
+ * its sandbox, on_done() answers the caller, on_late() tells that an answer which came too late is
+ * there.
+ *
+ * A job that can't be submitted is answered from the loop a moment later, through `refused`, since
+ * callers rely on not being called back from within the call.
+ *
+ * A destroy that misses its deadline ends the QEMU process from here: its identity is known, no
+ * libvirt is needed, and whatever hangs in libvirt usually comes back once the process is gone.
+ */
+
+#define WORKERS_DEFAULT_MAX 4
+#define WORKERS_MAX         16
+#define SPARES              8
+#define QUEUE_MAX           256
+#define CLOSE_GRACE_MS      5000
+#define LIST_LANE           "*" /* no id looks like it */
+
+struct hv_libvirt {
+	struct hv hv;
+	struct loop *loop;
+	struct hv_libvirt_deadlines deadlines;
+	char *instance;
+	char *emulator;
+	struct lv_place *place;
+	struct accel_choice accel;
+	struct domain_xml_host host;
+	struct worker_pool *pool;
+	struct lanes *lanes;
+	struct lv_conn *conn;
+	struct lv_known *known;
+	struct lv_job_list refused;
+	struct hv_hooks hooks;
+	struct hv_info info;
+	char libvirt_version[24];
+	char qemu_version[24];
+	bool is_closed;
+};
+
+static struct hv_libvirt *self(struct hv *hv)
+{
+	return container_of(hv, struct hv_libvirt, hv);
+}
+
+/* ---- results, on the loop ---- */
+
+static void note_start(struct hv_libvirt *hv, const struct lv_job *job, const struct err *err)
+{
+	if (err) {
+		lv_known_drop_expected(hv->known, job->id);
+	} else {
+		lv_known_learn(hv->known, &job->facts);
+	}
+}
+
+static void note_list(struct hv_libvirt *hv, const struct lv_job *job, const struct err *err)
+{
+	for (size_t i = 0; !err && i < job->count; i++) {
+		lv_known_learn(hv->known, &job->list[i]);
+	}
+}
+
+static void note_end(struct hv_libvirt *hv, const struct lv_job *job, const struct err *err)
+{
+	if (!err) {
+		lv_known_forget(hv->known, job->id);
+	}
+}
+
+/* What to do with a result before the caller sees it. */
+static void note(struct hv_libvirt *hv, const struct lv_job *job, const struct err *err)
+{
+	switch (job->verb) {
+	case LV_START:
+		note_start(hv, job, err);
+		break;
+	case LV_LIST:
+		note_list(hv, job, err);
+		break;
+	case LV_DESTROY:
+	case LV_DISK_REMOVE:
+		note_end(hv, job, err);
+		break;
+	case LV_DISK_CREATE:
+	case LV_RESUME:
+	case LV_SET_EXPIRY:
+	case LV_SET_LINK:
+		break;
+	}
+}
+
+/* libvirt doesn't come back: the process can be ended without it. */
+static void kill_known_process(struct hv_libvirt *hv, const char *id)
+{
+	struct process process = lv_known_process(hv->known, id);
+	char name[DOMAIN_NAME_BYTES];
+	struct err err;
+	int fd;
+
+	domain_name(name, hv->instance, id);
+	if (process_open(&process, name, &fd, &err) != 0) {
+		return;
+	}
+	log_warn("killed a QEMU process since libvirt doesn't answer", "sb=%s pid=%d", id,
+		(int)process.pid);
+	process_kill(fd);
+	close(fd);
+}
+
+static void on_done(struct worker_job *worker_job, const struct err *err)
+{
+	struct lv_job *job = lv_job_of(worker_job);
+	struct hv_libvirt *hv = job->owner;
+
+	if (err && err->kind == ERR_TIMEOUT && job->verb == LV_DESTROY) {
+		kill_known_process(hv, job->id);
+	}
+	/* The worker still writes to an abandoned job; on_late() sees its result. */
+	if (worker_job->is_abandoned) {
+		lv_job_answer(job, err);
+		return;
+	}
+	note(hv, job, err);
+	lv_job_answer(job, err);
+	if (job->virt) {
+		lv_conn_put(hv->conn, steal_ptr(&job->virt));
+	}
+	lv_job_free(job);
+}
+
+static void on_late(struct worker_job *worker_job)
+{
+	struct lv_job *job = lv_job_of(worker_job);
+	struct hv_libvirt *hv = job->owner;
+	const struct err *err = worker_job->err.kind == ERR_NONE ? NULL : &worker_job->err;
+
+	note(hv, job, err);
+	if (!hv->is_closed && job->verb != LV_LIST) {
+		hv->hooks.on_late(hv->hooks.arg, job->id);
+	}
+	lv_job_free(job);
+}
+
+static void answer_refused(void *arg)
+{
+	struct hv_libvirt *hv = arg;
+	struct lv_job *job;
+
+	/* What a callback submits in turn comes with the next round. */
+	struct lv_job_list now = STAILQ_HEAD_INITIALIZER(now);
+	STAILQ_CONCAT(&now, &hv->refused);
+	while ((job = STAILQ_FIRST(&now))) {
+		STAILQ_REMOVE_HEAD(&now, link);
+		on_done(&job->lane.job, &job->lane.job.err);
+	}
+}
+
+static void refuse(struct hv_libvirt *hv, struct lv_job *job, const struct err *err)
+{
+	job->lane.job.err = *err;
+	if (STAILQ_EMPTY(&hv->refused)) {
+		loop_defer(hv->loop, answer_refused, hv);
+	}
+	STAILQ_INSERT_TAIL(&hv->refused, job, link);
+}
+
+/* ---- operations ---- */
+
+static struct lv_job *new_job(struct hv *hv, enum lv_verb verb, const char *id, void *arg)
+{
+	struct hv_libvirt *this = self(hv);
+	struct lv_job *job = lv_job_new(verb, id);
+
+	loop_assert();
+	job->owner = this;
+	job->target = (struct lv_target){
+		.instance = this->instance, .pid_dir = this->place->pid_dir};
+	job->host = &this->host;
+	job->log_dir = this->place->log_dir;
+	job->arg = arg;
+	return job;
+}
+
+static void submit(struct hv_libvirt *hv, struct lv_job *job, uint64_t deadline_ms)
+{
+	struct err err;
+
+	job->lane.job.done = on_done;
+	job->lane.job.late = on_late;
+	job->lane.job.deadline_ms = deadline_ms;
+	if (hv->is_closed) {
+		err_set(&err, ERR_UNAVAILABLE, "the service is shutting down");
+		refuse(hv, job, &err);
+		return;
+	}
+	if (lv_job_needs_connection(job)) {
+		job->virt = lv_conn_get(hv->conn);
+		job->target.conn = job->virt;
+		if (!job->virt) {
+			err_set(&err, ERR_UNAVAILABLE,
+				"the hypervisor isn't ready; try again soon");
+			refuse(hv, job, &err);
+			return;
+		}
+	}
+	if (lane_submit(hv->lanes, job->verb == LV_LIST ? LIST_LANE : job->id, &job->lane, &err) !=
+		0) {
+		refuse(hv, job, &err);
+	}
+}
+
+static void op_disk_create(struct hv *hv, const struct hv_spec *spec, hv_done_fn done, void *arg)
+{
+	struct lv_job *job = new_job(hv, LV_DISK_CREATE, spec->id, arg);
+
+	job->spec = hv_spec_dup(spec);
+	job->fn.done = done;
+	submit(self(hv), job, self(hv)->deadlines.disk_ms);
+}
+
+static void op_disk_remove(
+	struct hv *hv, const char *id, const struct hv_paths *paths, hv_done_fn done, void *arg)
+{
+	struct lv_job *job = new_job(hv, LV_DISK_REMOVE, id, arg);
+
+	job->paths = hv_paths_dup(paths);
+	job->fn.done = done;
+	submit(self(hv), job, self(hv)->deadlines.disk_ms);
+}
+
+/* RFC 4122, version 4. */
+static void make_uuid(unsigned char uuid[DOMAIN_UUID_BYTES])
+{
+	rand_bytes(uuid, DOMAIN_UUID_BYTES);
+	uuid[6] = (unsigned char)((uuid[6] & 0x0f) | 0x40);
+	uuid[8] = (unsigned char)((uuid[8] & 0x3f) | 0x80);
+}
+
+static void op_start(struct hv *hv, const struct hv_spec *spec, hv_start_fn done, void *arg)
+{
+	struct lv_job *job = new_job(hv, LV_START, spec->id, arg);
+
+	job->spec = hv_spec_dup(spec);
+	job->fn.start = done;
+	make_uuid(job->uuid);
+	/* Before it can have any event. */
+	lv_known_expect(self(hv)->known, spec->id, job->uuid);
+	submit(self(hv), job, self(hv)->deadlines.start_ms);
+}
+
+static void op_destroy(struct hv *hv, const char *id, hv_done_fn done, void *arg)
+{
+	struct lv_job *job = new_job(hv, LV_DESTROY, id, arg);
+
+	job->process = lv_known_process(self(hv)->known, id);
+	job->fn.done = done;
+	submit(self(hv), job, self(hv)->deadlines.call_ms);
+}
+
+static void op_resume(struct hv *hv, const char *id, hv_done_fn done, void *arg)
+{
+	struct lv_job *job = new_job(hv, LV_RESUME, id, arg);
+
+	job->fn.done = done;
+	submit(self(hv), job, self(hv)->deadlines.call_ms);
+}
+
+static void op_set_expiry(
+	struct hv *hv, const char *id, int64_t expires_at_ms, hv_done_fn done, void *arg)
+{
+	struct lv_job *job = new_job(hv, LV_SET_EXPIRY, id, arg);
+
+	job->expires_at_ms = expires_at_ms;
+	job->fn.done = done;
+	submit(self(hv), job, self(hv)->deadlines.call_ms);
+}
+
+static void op_set_link(struct hv *hv, const char *id, bool is_up, hv_done_fn done, void *arg)
+{
+	struct lv_job *job = new_job(hv, LV_SET_LINK, id, arg);
+
+	job->is_up = is_up;
+	job->fn.done = done;
+	submit(self(hv), job, self(hv)->deadlines.call_ms);
+}
+
+static void op_list(struct hv *hv, hv_list_fn done, void *arg)
+{
+	struct lv_job *job = new_job(hv, LV_LIST, "", arg);
+
+	job->fn.list = done;
+	submit(self(hv), job, self(hv)->deadlines.call_ms);
+}
+
+/* ---- connection ---- */
+
+static void on_up(void *arg, const struct lv_opened *opened)
+{
+	struct hv_libvirt *hv = arg;
+
+	for (size_t i = 0; i < opened->count; i++) {
+		lv_known_learn(hv->known, &opened->facts[i]);
+	}
+	snprintf(hv->libvirt_version, sizeof hv->libvirt_version, "%s", opened->libvirt_version);
+	snprintf(hv->qemu_version, sizeof hv->qemu_version, "%s", opened->qemu_version);
+	hv->info.acceleration = hv->accel.is_kvm ? "kvm" : "tcg";
+	hv->info.warning =
+		opened->is_probing_slow
+			? "libvirt probes QEMU anew for every call, since its QEMU user can't open "
+			  "/dev/kvm: chgrp kvm /dev/kvm; chmod 660 /dev/kvm"
+			: NULL;
+	hv->info.is_ready = true;
+	if (!hv->is_closed) {
+		hv->hooks.on_ready(hv->hooks.arg, true, NULL);
+	}
+}
+
+static void on_down(void *arg, const struct err *err)
+{
+	struct hv_libvirt *hv = arg;
+
+	hv->info.is_ready = false;
+	if (!hv->is_closed) {
+		hv->hooks.on_ready(hv->hooks.arg, false, err);
+	}
+}
+
+static void on_domain(void *arg, const unsigned char *uuid, enum hv_event event)
+{
+	struct hv_libvirt *hv = arg;
+	const char *found = lv_known_find(hv->known, uuid);
+	char id[ID_BYTES];
+
+	if (found && !hv->is_closed) {
+		/* A copy: the callback may end the entry. */
+		snprintf(id, sizeof id, "%s", found);
+		hv->hooks.on_event(hv->hooks.arg, id, event);
+	}
+}
+
+static void op_open(struct hv *hv, const struct hv_hooks *hooks)
+{
+	self(hv)->hooks = *hooks;
+	lv_conn_open(self(hv)->conn);
+}
+
+static void op_close(struct hv *hv)
+{
+	struct hv_libvirt *this = self(hv);
+
+	loop_assert();
+	if (this->is_closed) {
+		return;
+	}
+	this->is_closed = true;
+	this->info.is_ready = false;
+	loop_cancel_deferred(this->loop, answer_refused, this);
+	answer_refused(this);
+	bool is_ended = worker_pool_free(this->pool, CLOSE_GRACE_MS);
+
+	if (this->conn) {
+		lv_conn_free(this->conn, is_ended);
+	}
+	if (is_ended) {
+		lanes_free(this->lanes);
+	}
+	this->pool = NULL;
+	this->lanes = NULL;
+	this->conn = NULL;
+}
+
+static const struct hv_info *op_info(const struct hv *hv)
+{
+	return &container_of(hv, struct hv_libvirt, hv)->info;
+}
+
+static const struct hv_ops libvirt_ops = {
+	.open = op_open,
+	.close = op_close,
+	.info = op_info,
+	.disk_create = op_disk_create,
+	.disk_remove = op_disk_remove,
+	.start = op_start,
+	.destroy = op_destroy,
+	.resume = op_resume,
+	.set_expiry = op_set_expiry,
+	.set_link = op_set_link,
+	.list = op_list,
+};
+
+/* ---- construction ---- */
+
+static unsigned worker_count(unsigned wanted)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (wanted > 0) {
+		return MIN(wanted, (unsigned)WORKERS_MAX);
+	}
+	return cores < 1 ? 1 : (unsigned)MIN(cores, (long)WORKERS_DEFAULT_MAX);
+}
+
+static int construct(struct hv_libvirt *hv, const struct hv_libvirt_config *config, struct err *err)
+{
+	const struct worker_limits limits = {
+		.threads = worker_count(config->workers), .spares = SPARES, .queue_max = QUEUE_MAX};
+	const struct lv_conn_hooks hooks = {
+		.on_up = on_up, .on_down = on_down, .on_domain = on_domain, .arg = hv};
+
+	if (!domain_instance_is_valid(config->instance)) {
+		return err_set(err, ERR_INVALID, "the instance id must be 16 hex digits");
+	}
+	hv->place = lv_place_new(config->uri, err);
+	if (!hv->place || accel_choose(config->accel, NULL, &hv->accel, err) != 0) {
+		return -1;
+	}
+	hv->host = (struct domain_xml_host){.instance = hv->instance,
+		.is_kvm = hv->accel.is_kvm,
+		.tb_cache_mib = config->tb_cache_mib,
+		.emulator = hv->emulator};
+	hv->pool = worker_pool_new(hv->loop, "hypervisor", &limits, err);
+	if (!hv->pool) {
+		return -1;
+	}
+	const struct lv_conn_config conn_config = {.place = hv->place,
+		.instance = hv->instance,
+		.emulator = hv->emulator,
+		.is_kvm = hv->accel.is_kvm,
+		.open_ms = config->deadlines.open_ms,
+		.settle_ms = config->deadlines.settle_ms};
+	hv->conn = lv_conn_new(hv->loop, hv->pool, &conn_config, &hooks, err);
+	if (!hv->conn) {
+		return -1;
+	}
+	hv->lanes = lanes_new(hv->loop, hv->pool);
+	return 0;
+}
+
+struct hv *hv_libvirt_new(
+	struct loop *loop, const struct hv_libvirt_config *config, struct err *err)
+{
+	struct hv_libvirt *hv = xnew(struct hv_libvirt);
+
+	loop_assert();
+	/* Both libraries want their first call from one thread. */
+	xmlInitParser();
+	lv_error_silence();
+	hv->hv.ops = &libvirt_ops;
+	hv->loop = loop;
+	hv->deadlines = config->deadlines;
+	hv->instance = xstrdup(config->instance);
+	hv->emulator = xstrdup(config->emulator);
+	hv->known = lv_known_new();
+	STAILQ_INIT(&hv->refused);
+	if (construct(hv, config, err) != 0) {
+		hv_libvirt_free(&hv->hv);
+		return NULL;
+	}
+	hv->info = (struct hv_info){.driver = lv_place_label(hv->place),
+		.acceleration = "",
+		.acceleration_why = hv->accel.why,
+		.libvirt_version = hv->libvirt_version,
+		.qemu_version = hv->qemu_version};
+	return &hv->hv;
+}
+
+void hv_libvirt_free(struct hv *hv)
+{
+	if (!hv) {
+		return;
+	}
+	struct hv_libvirt *this = self(hv);
+
+	op_close(hv);
+	loop_cancel_deferred(this->loop, answer_refused, this);
+	answer_refused(this);
+	lv_place_free(this->place);
+	lv_known_free(this->known);
+	free(this->instance);
+	free(this->emulator);
+	free(this);
+}

@@ -1,0 +1,303 @@
+#include "hv/lv_domain.h"
+
+#include <libvirt/virterror.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "hv/lv_error.h"
+#include "hv/overlay.h"
+#include "loop/loop.h"
+
+/*
+ * Theory of operation
+ *
+ * Nothing is kept between calls: each looks the domain up anew, so a domain that went away
+ * meanwhile is seen.
+ *
+ * Ending a domain: its process is pinned by a pidfd *before* libvirt is told, since libvirt removes
+ * the pid file on the way. libvirt sends TERM and after a while KILL, and returns when the process
+ * is gone from its point of view. The pidfd then says whether that is so; if not, we kill.
+ */
+
+#define EXIT_GRACE_MS 2000 /* after libvirt said it is over */
+#define KILL_GRACE_MS 5000
+
+static void domain_free(virDomainPtr domain)
+{
+	virDomainFree(domain);
+}
+DEFINE_CLEANUP(virDomainPtr, domain_free)
+#define _cleanup_domain_ _cleanup_(domain_free_p)
+
+/* ---- finding and reading ---- */
+
+static int read_metadata(virDomainPtr domain, struct domain_metadata *ret, struct err *err)
+{
+	_cleanup_free_ char *xml = virDomainGetMetadata(
+		domain, VIR_DOMAIN_METADATA_ELEMENT, DOMAIN_METADATA_URI, 0);
+
+	if (!xml) {
+		return lv_error_set(err, "read a domain's metadata");
+	}
+	return domain_metadata_parse(xml, ret, err);
+}
+
+/* ERR_NOT_FOUND too where a domain has the name but isn't ours. */
+static int find(const struct lv_target *target, const char *id, virDomainPtr *ret,
+	struct domain_metadata *ret_metadata, struct err *err)
+{
+	char name[DOMAIN_NAME_BYTES];
+
+	ASSERT(!loop_is_current());
+	domain_name(name, target->instance, id);
+	_cleanup_domain_ virDomainPtr domain = virDomainLookupByName(target->conn, name);
+
+	if (!domain) {
+		return lv_error_set(err, "find the domain");
+	}
+	if (read_metadata(domain, ret_metadata, err) != 0) {
+		bool is_foreign = err->kind == ERR_INVALID ||
+				  err->sys == VIR_ERR_NO_DOMAIN_METADATA;
+
+		return is_foreign ? err_set(err, ERR_NOT_FOUND, "the domain isn't ours") : -1;
+	}
+	if (strcmp(ret_metadata->instance, target->instance) != 0 ||
+		strcmp(ret_metadata->id, id) != 0) {
+		return err_set(err, ERR_NOT_FOUND, "the domain isn't ours");
+	}
+	*ret = steal_ptr(&domain);
+	return 0;
+}
+
+static struct process find_process(const struct lv_target *target, const char *id)
+{
+	struct process process = {0};
+	char name[DOMAIN_NAME_BYTES];
+	struct err err;
+
+	domain_name(name, target->instance, id);
+	_cleanup_free_ char *pid_file = xasprintf("%s/%s.pid", target->pid_dir, name);
+
+	(void)process_find(pid_file, name, &process, &err);
+	return process;
+}
+
+static int read_facts(const struct lv_target *target, virDomainPtr domain,
+	const struct domain_metadata *metadata, struct lv_facts *ret, struct err *err)
+{
+	int state;
+
+	if (virDomainGetState(domain, &state, NULL, 0) != 0 ||
+		virDomainGetUUID(domain, ret->uuid) != 0) {
+		return lv_error_set(err, "read a domain's state");
+	}
+	struct process process = find_process(target, metadata->id);
+
+	ret->facts = (struct hv_facts){.expires_at_ms = metadata->expires_at_ms,
+		.state = domain_state(state, process.pid != 0),
+		.pid = process.pid,
+		.pid_start = process.start};
+	snprintf(ret->facts.id, sizeof ret->facts.id, "%s", metadata->id);
+	snprintf(ret->facts.account, sizeof ret->facts.account, "%s", metadata->account);
+	return 0;
+}
+
+/* ---- start and end ---- */
+
+int lv_domain_start_blocking(const struct lv_target *target, const struct hv_spec *spec,
+	const struct domain_xml_host *host, const unsigned char uuid[DOMAIN_UUID_BYTES],
+	struct lv_facts *ret, struct err *err)
+{
+	char name[DOMAIN_NAME_BYTES];
+	char uuid_text[VIR_UUID_STRING_BUFLEN];
+	struct domain_metadata metadata;
+	const unsigned char *u = uuid;
+
+	ASSERT(!loop_is_current());
+	snprintf(uuid_text, sizeof uuid_text,
+		"%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+		u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
+		u[15]);
+	_cleanup_free_ char *xml = domain_xml_build(spec, host, uuid_text, err);
+
+	if (!xml) {
+		return -1;
+	}
+	domain_name(name, target->instance, spec->id);
+	_cleanup_domain_ virDomainPtr old = virDomainLookupByName(target->conn, name);
+
+	if (old) {
+		return err_set(err, ERR_CONFLICT, "the virtual machine exists already");
+	}
+	if (overlay_prepare_run_blocking(spec->paths, err) != 0) {
+		return -1;
+	}
+	_cleanup_domain_ virDomainPtr domain = virDomainCreateXML(target->conn, xml, 0);
+
+	if (!domain) {
+		return lv_error_set(err, "start the domain");
+	}
+	return read_metadata(domain, &metadata, err) != 0
+		       ? -1
+		       : read_facts(target, domain, &metadata, ret, err);
+}
+
+/* Waits for the process of @pidfd, and helps if need be. */
+static int await_exit(int pidfd, struct err *err)
+{
+	if (pidfd < 0 || process_wait_blocking(pidfd, EXIT_GRACE_MS)) {
+		return 0;
+	}
+	process_kill(pidfd);
+	if (process_wait_blocking(pidfd, KILL_GRACE_MS)) {
+		return 0;
+	}
+	return err_set(err, ERR_TIMEOUT, "the virtual machine's process doesn't end");
+}
+
+static int open_process(const struct lv_target *target, const char *id, const struct process *known)
+{
+	char name[DOMAIN_NAME_BYTES];
+	struct process process = find_process(target, id);
+	int fd = -1;
+	struct err err;
+
+	domain_name(name, target->instance, id);
+	/* Not there any more is fine. */
+	(void)process_open(process.pid ? &process : known, name, &fd, &err);
+	return fd;
+}
+
+int lv_domain_destroy_blocking(const struct lv_target *target, const char *id,
+	const struct process *known, struct err *err)
+{
+	struct domain_metadata metadata;
+	_cleanup_domain_ virDomainPtr domain = NULL;
+	bool is_known = find(target, id, &domain, &metadata, err) == 0;
+
+	if (!is_known && err->kind != ERR_NOT_FOUND) {
+		return -1;
+	}
+	_cleanup_close_ int pidfd = open_process(target, id, known);
+
+	if (is_known && virDomainDestroy(domain) != 0) {
+		(void)lv_error_set(err, "end the domain");
+		/* It ended by itself meanwhile. */
+		if (err->kind != ERR_NOT_FOUND && err->kind != ERR_CONFLICT) {
+			return -1;
+		}
+	}
+	return await_exit(pidfd, err);
+}
+
+/* ---- small changes ---- */
+
+int lv_domain_resume_blocking(const struct lv_target *target, const char *id, struct err *err)
+{
+	struct domain_metadata metadata;
+	_cleanup_domain_ virDomainPtr domain = NULL;
+
+	if (find(target, id, &domain, &metadata, err) != 0) {
+		return -1;
+	}
+	return virDomainResume(domain) == 0 ? 0 : lv_error_set(err, "resume the domain");
+}
+
+int lv_domain_set_link_blocking(
+	const struct lv_target *target, const char *id, bool is_up, struct err *err)
+{
+	struct domain_metadata metadata;
+	_cleanup_domain_ virDomainPtr domain = NULL;
+	_cleanup_free_ char *xml = domain_xml_interface(is_up, err);
+
+	if (!xml || find(target, id, &domain, &metadata, err) != 0) {
+		return -1;
+	}
+	return virDomainUpdateDeviceFlags(domain, xml, VIR_DOMAIN_AFFECT_LIVE) == 0
+		       ? 0
+		       : lv_error_set(err, "set the link");
+}
+
+int lv_domain_set_expiry_blocking(
+	const struct lv_target *target, const char *id, int64_t expires_at_ms, struct err *err)
+{
+	struct domain_metadata metadata;
+	_cleanup_domain_ virDomainPtr domain = NULL;
+
+	if (find(target, id, &domain, &metadata, err) != 0) {
+		return -1;
+	}
+	metadata.expires_at_ms = expires_at_ms;
+	_cleanup_free_ char *xml = domain_xml_metadata(&metadata, err);
+
+	if (!xml) {
+		return -1;
+	}
+	return virDomainSetMetadata(domain, VIR_DOMAIN_METADATA_ELEMENT, xml, DOMAIN_METADATA_KEY,
+		       DOMAIN_METADATA_URI, VIR_DOMAIN_AFFECT_LIVE) == 0
+		       ? 0
+		       : lv_error_set(err, "write the domain's metadata");
+}
+
+/* ---- listing ---- */
+
+/* False for a foreign domain and for one that went away while we looked. */
+static bool read_listed(const struct lv_target *target, virDomainPtr domain, struct lv_facts *ret)
+{
+	struct domain_metadata metadata;
+	struct err err;
+	const char *name = virDomainGetName(domain);
+
+	return name && strncmp(name, DOMAIN_NAME_PREFIX, strlen(DOMAIN_NAME_PREFIX)) == 0 &&
+	       read_metadata(domain, &metadata, &err) == 0 &&
+	       strcmp(metadata.instance, target->instance) == 0 &&
+	       read_facts(target, domain, &metadata, ret, &err) == 0;
+}
+
+int lv_domain_list_blocking(
+	const struct lv_target *target, struct lv_facts **ret, size_t *ret_count, struct err *err)
+{
+	virDomainPtr *domains;
+	size_t count = 0;
+
+	ASSERT(!loop_is_current());
+	int total = virConnectListAllDomains(target->conn, &domains, 0);
+
+	if (total < 0) {
+		return lv_error_set(err, "list domains");
+	}
+	struct lv_facts *facts = xcalloc((size_t)total + 1, sizeof *facts);
+
+	for (int i = 0; i < total; i++) {
+		if (read_listed(target, domains[i], &facts[count])) {
+			count++;
+		}
+		virDomainFree(domains[i]);
+	}
+	free(domains);
+	*ret = facts;
+	*ret_count = count;
+	return 0;
+}
+
+bool lv_domain_settle_blocking(const struct lv_target *target, const char *id)
+{
+	struct domain_metadata metadata;
+	_cleanup_domain_ virDomainPtr domain = NULL;
+	struct err err;
+
+	if (find(target, id, &domain, &metadata, &err) != 0) {
+		return err.kind == ERR_NOT_FOUND;
+	}
+	/*
+	 * Re-attaching holds the domain's job. This call asks for nothing, but waits for its turn,
+	 * and fails at once if the domain turns out to be gone.
+	 */
+	if (virDomainGetDiskErrors(domain, NULL, 0, 0) >= 0) {
+		return true;
+	}
+	(void)lv_error_set(&err, "wait for the domain");
+	return err.kind != ERR_TIMEOUT;
+}

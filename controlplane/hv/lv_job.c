@@ -1,0 +1,194 @@
+#include "hv/lv_job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "hv/overlay.h"
+#include "hv/spec.h"
+
+/*
+ * Theory of operation. A verb is a row of verbs[]. run() makes the call and gives up the reference
+ * to the connection while still on the thread: giving up the last one closes it, which may block.
+ *
+ * QEMU's log: the embedded driver appends what QEMU prints to a file. That is little, but a guest
+ * that breaks its virtual devices again and again can provoke more, so every listing (the daemon
+ * lists periodically) empties logs that have grown.
+ */
+
+#define LOG_BYTES_MAX (1024 * 1024)
+
+static char *log_path(const struct lv_job *job, const char *id)
+{
+	char name[DOMAIN_NAME_BYTES];
+
+	domain_name(name, job->target.instance, id);
+	return xasprintf("%s/%s.log", job->log_dir, name);
+}
+
+static void trim_log(const struct lv_job *job, const char *id)
+{
+	_cleanup_free_ char *path = log_path(job, id);
+	struct stat st;
+
+	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > LOG_BYTES_MAX) {
+		/* Nothing lost that anybody could still read: it is the same few lines. */
+		(void)!truncate(path, 0);
+	}
+}
+
+/* ---- worker ---- */
+
+static int disk_create_blocking(struct lv_job *job, struct err *err)
+{
+	return overlay_create_blocking(job->spec, err);
+}
+
+static int disk_remove_blocking(struct lv_job *job, struct err *err)
+{
+	if (job->log_dir) {
+		_cleanup_free_ char *path = log_path(job, job->id);
+
+		(void)fs_remove(path, err);
+	}
+	return overlay_remove_blocking(job->paths, err);
+}
+
+static int check_socket_path(const char *path, struct err *err)
+{
+	size_t max = sizeof((struct sockaddr_un){0}.sun_path) - 1;
+
+	return strlen(path) <= max
+		       ? 0
+		       : err_set(err, ERR_INTERNAL,
+				 "%s is longer than the %zu bytes of a socket's path", path, max);
+}
+
+static int start_blocking(struct lv_job *job, struct err *err)
+{
+	const struct hv_paths *paths = job->spec->paths;
+
+	if (check_socket_path(paths->agent_socket, err) != 0 ||
+		check_socket_path(paths->console_socket, err) != 0) {
+		return -1;
+	}
+	return lv_domain_start_blocking(
+		&job->target, job->spec, job->host, job->uuid, &job->facts, err);
+}
+
+static int destroy_blocking(struct lv_job *job, struct err *err)
+{
+	return lv_domain_destroy_blocking(&job->target, job->id, &job->process, err);
+}
+
+static int resume_blocking(struct lv_job *job, struct err *err)
+{
+	return lv_domain_resume_blocking(&job->target, job->id, err);
+}
+
+static int set_expiry_blocking(struct lv_job *job, struct err *err)
+{
+	return lv_domain_set_expiry_blocking(&job->target, job->id, job->expires_at_ms, err);
+}
+
+static int set_link_blocking(struct lv_job *job, struct err *err)
+{
+	return lv_domain_set_link_blocking(&job->target, job->id, job->is_up, err);
+}
+
+static int list_blocking(struct lv_job *job, struct err *err)
+{
+	if (lv_domain_list_blocking(&job->target, &job->list, &job->count, err) != 0) {
+		return -1;
+	}
+	for (size_t i = 0; job->log_dir && i < job->count; i++) {
+		trim_log(job, job->list[i].facts.id);
+	}
+	return 0;
+}
+
+static const struct verb {
+	int (*call)(struct lv_job *job, struct err *err);
+	bool needs_connection;
+} verbs[] = {
+	[LV_DISK_CREATE] = {disk_create_blocking, false},
+	[LV_DISK_REMOVE] = {disk_remove_blocking, false},
+	[LV_START] = {start_blocking, true},
+	[LV_DESTROY] = {destroy_blocking, true},
+	[LV_RESUME] = {resume_blocking, true},
+	[LV_SET_EXPIRY] = {set_expiry_blocking, true},
+	[LV_SET_LINK] = {set_link_blocking, true},
+	[LV_LIST] = {list_blocking, true},
+};
+_Static_assert(ARRAY_SIZE(verbs) == LV_VERB_COUNT, "a row for each verb");
+
+static void run(struct worker_job *worker_job)
+{
+	struct lv_job *job = lv_job_of(worker_job);
+
+	(void)verbs[job->verb].call(job, &worker_job->err);
+	if (job->virt) {
+		virConnectClose(steal_ptr(&job->virt));
+	}
+}
+
+/* ---- loop ---- */
+
+struct lv_job *lv_job_of(struct worker_job *job)
+{
+	return container_of(container_of(job, struct lane_job, job), struct lv_job, lane);
+}
+
+struct lv_job *lv_job_new(enum lv_verb verb, const char *id)
+{
+	struct lv_job *job = xnew(struct lv_job);
+
+	job->verb = verb;
+	snprintf(job->id, sizeof job->id, "%s", id);
+	job->lane.job.run = run;
+	return job;
+}
+
+void lv_job_free(struct lv_job *job)
+{
+	ASSERT(!job->virt);
+	hv_spec_free(job->spec);
+	hv_paths_free(job->paths);
+	free(job->list);
+	free(job);
+}
+
+bool lv_job_needs_connection(const struct lv_job *job)
+{
+	return verbs[job->verb].needs_connection;
+}
+
+static void answer_list(struct lv_job *job)
+{
+	struct hv_facts *facts = xcalloc(job->count + 1, sizeof *facts);
+
+	for (size_t i = 0; i < job->count; i++) {
+		facts[i] = job->list[i].facts;
+	}
+	job->fn.list(job->arg, facts, job->count, NULL);
+	free(facts);
+}
+
+void lv_job_answer(struct lv_job *job, const struct err *err)
+{
+	if (job->verb == LV_START) {
+		job->fn.start(job->arg, err ? NULL : &job->facts.facts, err);
+	} else if (job->verb != LV_LIST) {
+		job->fn.done(job->arg, err);
+	} else if (err) {
+		job->fn.list(job->arg, NULL, 0, err);
+	} else {
+		answer_list(job);
+	}
+}

@@ -1,0 +1,157 @@
+#include "hv/process.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+
+#include "base/clock.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "loop/loop.h"
+
+/*
+ * Theory of operation. QEMU started by libvirt's embedded driver is a child of process 1, which in
+ * a container may reap late or never: a zombie has released memory, files and sockets, so it counts
+ * as gone. A pidfd becomes readable at that very moment, too.
+ */
+
+#define STAT_BYTES_MAX    4096
+#define CMDLINE_BYTES_MAX (128 * 1024)
+
+/* State letter and start time of @pid; the command name before them may hold anything. */
+static int read_stat(pid_t pid, char *ret_state, uint64_t *ret_start, struct err *err)
+{
+	char path[64];
+	_cleanup_free_ char *text = NULL;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	if (fs_read(path, STAT_BYTES_MAX, &text, NULL, err) != 0) {
+		/* Reading the file of a process that ends meanwhile gives ESRCH. */
+		return err->sys == ESRCH
+			       ? err_set(err, ERR_NOT_FOUND, "process %d is gone", (int)pid)
+			       : -1;
+	}
+	const char *after_name = strrchr(text, ')');
+
+	if (!after_name ||
+		sscanf(after_name + 1,
+			" %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+			"%*s %" SCNu64,
+			ret_state, ret_start) != 2) {
+		return err_set(err, ERR_INTERNAL, "%s isn't understood", path);
+	}
+	return 0;
+}
+
+static bool is_dead_state(char state)
+{
+	return state == 'Z' || state == 'X';
+}
+
+bool process_is_alive(const struct process *process)
+{
+	char state;
+	uint64_t start;
+	struct err err;
+
+	return process->pid > 0 && read_stat(process->pid, &state, &start, &err) == 0 &&
+	       !is_dead_state(state) && start == process->start;
+}
+
+/* libvirt passes "-name guest=NAME,debug-threads=on". */
+static bool runs_domain(pid_t pid, const char *name)
+{
+	char path[64];
+	_cleanup_free_ char *args = NULL;
+	_cleanup_free_ char *wanted = xasprintf("guest=%s,", name);
+	size_t len;
+	struct err err;
+
+	snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+	if (fs_read(path, CMDLINE_BYTES_MAX, &args, &len, &err) != 0) {
+		return false;
+	}
+	for (size_t at = 0; at < len; at += strlen(args + at) + 1) {
+		if (strncmp(args + at, wanted, strlen(wanted)) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+int process_find(const char *pid_file, const char *name, struct process *ret, struct err *err)
+{
+	_cleanup_free_ char *text = NULL;
+	int64_t pid;
+	char state;
+	struct process found;
+
+	if (fs_read(pid_file, 32, &text, NULL, err) != 0) {
+		return -1;
+	}
+	text[strcspn(text, "\n")] = '\0';
+	if (parse_int(text, 1, INT32_MAX, &pid, err) != 0) {
+		return err_wrap(err, "process id in %s", pid_file);
+	}
+	found.pid = (pid_t)pid;
+	if (read_stat(found.pid, &state, &found.start, err) != 0) {
+		return -1;
+	}
+	if (is_dead_state(state) || !runs_domain(found.pid, name)) {
+		return err_set(err, ERR_NOT_FOUND, "process %d doesn't run %s", (int)pid, name);
+	}
+	*ret = found;
+	return 0;
+}
+
+int process_open(const struct process *process, const char *name, int *ret_fd, struct err *err)
+{
+	if (process->pid <= 0) {
+		return err_set(err, ERR_NOT_FOUND, "the process of %s isn't known", name);
+	}
+	_cleanup_close_ int fd = pidfd_open(process->pid, 0);
+
+	if (fd < 0) {
+		return errno == ESRCH ? err_set(err, ERR_NOT_FOUND, "process %d is gone",
+						(int)process->pid)
+				      : err_sys(err, errno, "open process %d", (int)process->pid);
+	}
+	/* After the descriptor: what it holds now keeps its number. */
+	if (!process_is_alive(process) || !runs_domain(process->pid, name)) {
+		return err_set(
+			err, ERR_NOT_FOUND, "process %d doesn't run %s", (int)process->pid, name);
+	}
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
+bool process_wait_blocking(int pidfd, uint64_t timeout_ms)
+{
+	uint64_t end = clock_monotonic_ms() + timeout_ms;
+
+	ASSERT(!loop_is_current());
+	for (;;) {
+		struct pollfd poll_fd = {.fd = pidfd, .events = POLLIN};
+		uint64_t now = clock_monotonic_ms();
+		int rc = poll(&poll_fd, 1, now < end ? (int)(end - now) : 0);
+
+		if (rc > 0) {
+			return true;
+		}
+		if (rc == 0 || errno != EINTR) {
+			return false;
+		}
+	}
+}
+
+void process_kill(int pidfd)
+{
+	/* Fails only when it has ended already. */
+	(void)pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
+}

@@ -1,0 +1,36 @@
+#pragma once
+
+/*
+ * process - the QEMU process of a domain
+ *
+ * Purpose: finds it, watches it and, where libvirt doesn't, ends it. A number alone is never
+ *          trusted: a process is its number together with its start time, and before a signal is
+ *          sent a descriptor pins it and the command line must name the domain.
+ * Owns:    nothing.
+ * Thread:  any; process_wait_blocking() on a worker.
+ * Errors:  ERR_NOT_FOUND: there is no such process (any more). ERR_INTERNAL: else.
+ * Uses:    base.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct process {
+	pid_t pid;      /* 0: not known */
+	uint64_t start; /* field 22 of /proc/PID/stat */
+};
+
+/* The process that @pid_file names, if it runs the domain @name. */
+int process_find(const char *pid_file, const char *name, struct process *ret, struct err *err);
+/* False once it has exited: gone, a zombie that nobody reaps, or its number another's. */
+bool process_is_alive(const struct process *process);
+/*
+ * A pidfd of @process, which runs the domain @name. Close it.
+ */
+int process_open(const struct process *process, const char *name, int *ret_fd, struct err *err);
+/* True when the process of @pidfd ended within @timeout_ms. */
+bool process_wait_blocking(int pidfd, uint64_t timeout_ms);
+void process_kill(int pidfd);
