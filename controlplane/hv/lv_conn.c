@@ -169,7 +169,11 @@ static int open_blocking(struct open_job *job, struct err *err)
 
 static void run_open(struct worker_job *job)
 {
-	(void)open_blocking(container_of(job, struct open_job, job), &job->err);
+	struct err err;
+
+	if (open_blocking(container_of(job, struct open_job, job), &err) != 0) {
+		job->err = err;
+	}
 }
 
 static void run_close(struct worker_job *job)

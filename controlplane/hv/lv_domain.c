@@ -157,16 +157,15 @@ static int await_exit(int pidfd, struct err *err)
 	return err_set(err, ERR_TIMEOUT, "the virtual machine's process doesn't end");
 }
 
-static int open_process(const struct lv_target *target, const char *id, const struct process *known)
+/* A pidfd of @process, or -1 where it isn't there any more. */
+static int pin(const struct lv_target *target, const char *id, const struct process *process)
 {
 	char name[DOMAIN_NAME_BYTES];
-	struct process process = find_process(target, id);
 	int fd = -1;
 	struct err err;
 
 	domain_name(name, target->instance, id);
-	/* Not there any more is fine. */
-	(void)process_open(process.pid ? &process : known, name, &fd, &err);
+	(void)process_open(process, name, &fd, &err);
 	return fd;
 }
 
@@ -175,14 +174,21 @@ int lv_domain_destroy_blocking(const struct lv_target *target, const char *id,
 {
 	struct domain_metadata metadata;
 	_cleanup_domain_ virDomainPtr domain = NULL;
-	bool is_known = find(target, id, &domain, &metadata, err) == 0;
+	bool is_there = find(target, id, &domain, &metadata, err) == 0;
+	struct process process = *known;
 
-	if (!is_known && err->kind != ERR_NOT_FOUND) {
+	if (!is_there && err->kind != ERR_NOT_FOUND) {
 		return -1;
 	}
-	_cleanup_close_ int pidfd = open_process(target, id, known);
+	/* Only for a domain that is ours: a foreign one of that name has such a file, too. */
+	if (is_there) {
+		struct process current = find_process(target, id);
 
-	if (is_known && virDomainDestroy(domain) != 0) {
+		process = current.pid ? current : process;
+	}
+	_cleanup_close_ int pidfd = pin(target, id, &process);
+
+	if (is_there && virDomainDestroy(domain) != 0) {
 		(void)lv_error_set(err, "end the domain");
 		/* It ended by itself meanwhile. */
 		if (err->kind != ERR_NOT_FOUND && err->kind != ERR_CONFLICT) {

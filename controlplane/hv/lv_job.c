@@ -131,8 +131,11 @@ _Static_assert(ARRAY_SIZE(verbs) == LV_VERB_COUNT, "a row for each verb");
 static void run(struct worker_job *worker_job)
 {
 	struct lv_job *job = lv_job_of(worker_job);
+	struct err err;
 
-	(void)verbs[job->verb].call(job, &worker_job->err);
+	if (verbs[job->verb].call(job, &err) != 0) {
+		worker_job->err = err;
+	}
 	if (job->virt) {
 		virConnectClose(steal_ptr(&job->virt));
 	}

@@ -38,6 +38,7 @@ static const char driver_config[] =
 	"# libvirt's system-wide directories alone and would keep QEMU from files below this "
 	"root.\n"
 	"security_driver = \"none\"\n"
+	"security_default_confined = 0\n"
 	"\n"
 	"# QEMU's own system call filter, also where the distribution leaves it off.\n"
 	"seccomp_sandbox = 1\n";

@@ -98,19 +98,15 @@ static void on_ready(void *arg, bool is_ready, const struct err *err)
 
 /* ---- the rig ---- */
 
-static void make_directories(struct rig *rig, const char *dir)
+void rig_make_directory(char out[RIG_DIR_BYTES])
 {
-	char path[128];
+	char path[RIG_DIR_BYTES + 8];
 
-	if (dir) {
-		snprintf(rig->dir, sizeof rig->dir, "%s", dir);
-		return;
-	}
-	snprintf(rig->dir, sizeof rig->dir, "/tmp/hv-XXXXXX");
-	ASSERT(mkdtemp(rig->dir) != NULL && chmod(rig->dir, 0711) == 0);
-	snprintf(path, sizeof path, "%s/disk", rig->dir);
+	snprintf(out, RIG_DIR_BYTES, "/tmp/hv-XXXXXX");
+	ASSERT(mkdtemp(out) != NULL && chmod(out, 0711) == 0);
+	snprintf(path, sizeof path, "%s/disk", out);
 	ASSERT(mkdir(path, 0711) == 0);
-	snprintf(path, sizeof path, "%s/run", rig->dir);
+	snprintf(path, sizeof path, "%s/run", out);
 	ASSERT(mkdir(path, 0711) == 0);
 }
 
@@ -122,7 +118,11 @@ void rig_open(struct rig *rig, const char *dir)
 		.on_event = on_event, .on_late = on_late, .on_ready = on_ready, .arg = rig};
 
 	memset(rig, 0, sizeof *rig);
-	make_directories(rig, dir);
+	if (dir) {
+		snprintf(rig->dir, sizeof rig->dir, "%s", dir);
+	} else {
+		rig_make_directory(rig->dir);
+	}
 	snprintf(uri, sizeof uri, "qemu:///embed?root=%s/lv", rig->dir);
 	struct hv_libvirt_config config = {.uri = uri,
 		.instance = RIG_INSTANCE,

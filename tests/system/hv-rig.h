@@ -13,10 +13,11 @@
 #include "hv/hv.h"
 #include "loop/loop.h"
 
-#define RIG_INSTANCE "0123456789abcdef"
-#define RIG_ACCOUNT  "ac_00000000000000000001"
-#define RIG_UID      300001
-#define RIG_CALL_MS  6000
+#define RIG_INSTANCE  "0123456789abcdef"
+#define RIG_ACCOUNT   "ac_00000000000000000001"
+#define RIG_UID       300001
+#define RIG_CALL_MS   6000
+#define RIG_DIR_BYTES 64
 
 struct rig_event {
 	char id[ID_BYTES];
@@ -24,7 +25,7 @@ struct rig_event {
 };
 
 struct rig {
-	char dir[64];
+	char dir[RIG_DIR_BYTES];
 	struct loop *loop;
 	struct hv *hv;
 	bool is_ready;
@@ -44,6 +45,8 @@ struct rig_box {
 
 /* False where there is no image to boot. */
 bool rig_has_image(void);
+/* A new state directory under /tmp. */
+void rig_make_directory(char out[RIG_DIR_BYTES]);
 /* @dir NULL: a new directory. Opens and waits for readiness. */
 void rig_open(struct rig *rig, const char *dir);
 /* Closes; @remove: and removes the directory. */
