@@ -152,8 +152,8 @@ static int open_blocking(struct open_job *job, struct err *err)
 	if (!config->place->root) {
 		(void)virConnectSetKeepAlive(job->virt, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT);
 	}
-	if (lv_events_subscribe_blocking(
-		    job->owner->events, job->virt, job->generation, &job->subscription, err) != 0) {
+	if (lv_events_subscribe_blocking(job->owner->events, job->virt, job->generation,
+		    !config->place->root, &job->subscription, err) != 0) {
 		virConnectClose(job->virt);
 		job->virt = NULL;
 		return -1;

@@ -5,23 +5,16 @@
  *
  * Purpose: runs libvirt's event loop in a thread of its own, and carries what its callbacks say
  *          into ours.
- * Owns:    that thread (one a process); the mailbox, the only object that it shares with the loop.
+ * Owns:    that thread (one a process); a reference to the mailbox (lv_mailbox.h).
  * Thread:  loop, except where it says otherwise.
  * Errors:  ERR_INTERNAL: no thread, no descriptor.
- * Uses:    base, loop, hv.h, libvirt.
+ * Uses:    base, loop, lv_mailbox.h, libvirt.
  */
 
 #include <libvirt/libvirt.h>
 
-#include "hv/domain_facts.h"
+#include "hv/lv_mailbox.h"
 #include "loop/loop.h"
-
-struct lv_mail {
-	enum { LV_MAIL_DOMAIN, LV_MAIL_CLOSED } kind;
-	uint64_t generation; /* of the connection that it came from */
-	enum hv_event event;
-	unsigned char uuid[DOMAIN_UUID_BYTES];
-};
 
 typedef void (*lv_mail_fn)(void *arg, const struct lv_mail *mail);
 
@@ -41,8 +34,8 @@ struct lv_subscription {
 	bool has_close;
 };
 
-/* Worker: subscribes @conn, which is the @generation-th. */
+/* Worker: subscribes @conn, which is the @generation-th. @is_remote: it can be lost. */
 int lv_events_subscribe_blocking(struct lv_events *events, virConnectPtr conn, uint64_t generation,
-	struct lv_subscription *ret, struct err *err);
+	bool is_remote, struct lv_subscription *ret, struct err *err);
 /* Any thread but the loop's. */
 void lv_events_unsubscribe_blocking(virConnectPtr conn, const struct lv_subscription *subscription);

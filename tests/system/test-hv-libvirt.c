@@ -485,7 +485,8 @@ static int look(const char *dir)
 		assert_int_equal(kill(facts.pid, SIGKILL), 0);
 		assert_true(rig_wait_event(&rig, box.id, HV_EVENT_STOPPED, EVENT_MS));
 	} else {
-		puts("0 0 0");
+		facts = (struct hv_facts){.state = HV_DOMAIN_SHUTOFF};
+		print_facts(&facts);
 	}
 	end_box(&box);
 	rig_close(&rig, true);

@@ -36,7 +36,8 @@ static void connect_and_subscribe(void *arg)
 	conn = virConnectOpen(TEST_URI);
 	assert_non_null(conn);
 	assert_ok(
-		lv_events_subscribe_blocking(events, conn, GENERATION, &subscription, &err), &err);
+		lv_events_subscribe_blocking(events, conn, GENERATION, false, &subscription, &err),
+		&err);
 }
 
 static void disconnect(void *arg)
