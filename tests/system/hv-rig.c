@@ -31,6 +31,11 @@ bool rig_has_image(void)
 	return image_dir() != NULL;
 }
 
+bool rig_is_system(void)
+{
+	return getenv("PADDOCK_TEST_SYSTEM") != NULL;
+}
+
 /* ---- loop ---- */
 
 bool rig_wait(struct rig *rig, const bool *flag, uint64_t timeout_ms)
@@ -112,7 +117,6 @@ void rig_make_directory(char out[RIG_DIR_BYTES])
 
 void rig_open(struct rig *rig, const char *dir)
 {
-	char uri[128];
 	struct err err;
 	const struct hv_hooks hooks = {
 		.on_event = on_event, .on_late = on_late, .on_ready = on_ready, .arg = rig};
@@ -123,8 +127,12 @@ void rig_open(struct rig *rig, const char *dir)
 	} else {
 		rig_make_directory(rig->dir);
 	}
-	snprintf(uri, sizeof uri, "qemu:///embed?root=%s/lv", rig->dir);
-	struct hv_libvirt_config config = {.uri = uri,
+	if (rig_is_system()) {
+		snprintf(rig->uri, sizeof rig->uri, "qemu:///system");
+	} else {
+		snprintf(rig->uri, sizeof rig->uri, "qemu:///embed?root=%s/lv", rig->dir);
+	}
+	struct hv_libvirt_config config = {.uri = rig->uri,
 		.instance = RIG_INSTANCE,
 		.accel = HV_ACCEL_AUTO,
 		.tb_cache_mib = 32,
@@ -160,6 +168,14 @@ static char *path_of(const struct rig *rig, const char *kind, const char *id, co
 	return xasprintf("%s/%s/%s%s", rig->dir, kind, id, file);
 }
 
+/* One that gets QEMU to the files which libvirtd makes for it; Debian shuts others out. */
+static gid_t qemu_group(void)
+{
+	struct stat st;
+
+	return rig_is_system() && stat("/var/lib/libvirt/qemu", &st) == 0 ? st.st_gid : RIG_GID;
+}
+
 void rig_box_init(const struct rig *rig, struct rig_box *box, unsigned n)
 {
 	snprintf(box->id, sizeof box->id, "sb_%020x", n);
@@ -175,7 +191,7 @@ void rig_box_init(const struct rig *rig, struct rig_box *box, unsigned n)
 		.account = RIG_ACCOUNT,
 		.expires_at_ms = 1700000000000,
 		.uid = RIG_UID + n,
-		.gid = 107,
+		.gid = qemu_group(),
 		.vcpus = 1,
 		.memory_mb = 256,
 		.disk_bytes = 2ull << 30,

@@ -7,7 +7,8 @@
  * Owns:    all of it; one a process.
  * Thread:  loop.
  * Uses:    base, loop, hv. PADDOCK_TEST_IMAGE names a directory with vmlinuz, initrd.img and
- *          root.qcow2, all readable by everybody.
+ *          root.qcow2, all readable by everybody. With PADDOCK_TEST_SYSTEM set, a libvirtd that
+ *          runs is used instead of the embedded driver.
  */
 
 #include "hv/hv.h"
@@ -15,6 +16,7 @@
 
 #define RIG_INSTANCE  "0123456789abcdef"
 #define RIG_ACCOUNT   "ac_00000000000000000001"
+#define RIG_GID       107 /* kvm on Debian */
 #define RIG_UID       300001
 #define RIG_CALL_MS   6000
 #define RIG_DIR_BYTES 64
@@ -26,6 +28,7 @@ struct rig_event {
 
 struct rig {
 	char dir[RIG_DIR_BYTES];
+	char uri[RIG_DIR_BYTES + 32];
 	struct loop *loop;
 	struct hv *hv;
 	bool is_ready;
@@ -45,6 +48,7 @@ struct rig_box {
 
 /* False where there is no image to boot. */
 bool rig_has_image(void);
+bool rig_is_system(void);
 /* A new state directory under /tmp. */
 void rig_make_directory(char out[RIG_DIR_BYTES]);
 /* @dir NULL: a new directory. Opens and waits for readiness. */

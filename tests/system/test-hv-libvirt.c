@@ -1,4 +1,4 @@
-/* The hypervisor layer on real libvirt and QEMU, with the embedded driver. */
+/* The hypervisor layer on real libvirt and QEMU. */
 
 #include "tests/lib/cm.h"
 
@@ -66,8 +66,7 @@ static void end_box(struct rig_box *box)
 /* libvirt itself, past our layer: what an administrator could do. */
 static virConnectPtr open_libvirt(void)
 {
-	_cleanup_free_ char *uri = xasprintf("qemu:///embed?root=%s/lv", rig.dir);
-	virConnectPtr conn = virConnectOpen(uri);
+	virConnectPtr conn = virConnectOpen(rig.uri);
 
 	assert_non_null(conn);
 	return conn;
@@ -281,8 +280,11 @@ static void test_qemu_runs_as_its_sandbox_and_with_nothing_more(void **state)
 	start_box(&box, 10, &facts);
 	_cleanup_free_ char *status = proc_text(facts.pid, "status");
 	assert_status_line(status, "Uid", "300011\t300011\t300011\t300011\n");
-	assert_status_line(status, "Gid", "107\t107\t107\t107\n");
-	assert_status_line(status, "Groups", "107 \n");
+	unsigned gid = box.spec.gid;
+	_cleanup_free_ char *gids = xasprintf("%u\t%u\t%u\t%u\n", gid, gid, gid, gid);
+	assert_status_line(status, "Gid", gids);
+	_cleanup_free_ char *groups = xasprintf("%u \n", gid);
+	assert_status_line(status, "Groups", groups);
 	assert_status_line(status, "CapEff", "0000000000000000\n");
 	assert_status_line(status, "NoNewPrivs", "1\n");
 	assert_status_line(status, "Seccomp", "2\n");
@@ -312,7 +314,7 @@ static int attack(const struct rig_box *box, const char *monitor, uid_t uid)
 	int holes = 0;
 	_cleanup_free_ char *new_file = xasprintf("%s/new", box->paths.disk_dir);
 
-	if (setgroups(0, NULL) != 0 || setgid(107) != 0 || setuid(uid) != 0) {
+	if (setgroups(0, NULL) != 0 || setgid(box->spec.gid) != 0 || setuid(uid) != 0) {
 		return 0xff;
 	}
 	holes |= connect_errno(box->paths.agent_socket) != EACCES ? 1 : 0;
