@@ -92,7 +92,7 @@ struct guest_file_spec {
 	bool make_parents;
 	bool append;
 	bool recursive;  /* LIST */
-	uint32_t limit;  /* LIST */
+	uint32_t limit;  /* LIST: entries, not 0 */
 	uint64_t offset; /* GET, PUT */
 	uint64_t length; /* GET; UINT64_MAX: to the end. PUT: bytes that will come, or UINT64_MAX */
 };
@@ -119,8 +119,11 @@ struct guest_call;
 typedef void (*guest_done_fn)(void *arg, const struct guest_status *status, const struct err *err);
 
 struct guest_exec_hooks {
-	/* Bytes of stdout (1) or stderr (2). Taking nothing more: guest_exec_pause(). */
+	/* Bytes of stdout (1) or stderr (2). Taking nothing more: exec_pause(); what is under way,
+	 * a window of each, still comes.
+	 */
 	void (*on_output)(void *arg, int fd, const void *data, size_t len);
+	/* @result is NULL where the guest reported none; with ERR_CANCELLED it may be there. */
 	void (*on_done)(void *arg, const struct guest_exec_result *result, const struct err *err);
 	void *arg;
 };
