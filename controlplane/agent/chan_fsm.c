@@ -20,6 +20,10 @@
  * the line, so no copy can reset a session that we believe in. Lest a slow guest never catches up
  * with us, the pause doubles each time, and nothing is sent while an earlier SYNC isn't even taken.
  *
+ * The first pause is longer than PROTO_PARTIAL_FRAME_MS: where the last connection broke off within
+ * a frame and the guest didn't notice, SYNC looks like the rest of that frame until nothing has
+ * come for so long. Then the guest finds it; more of them would only put that off.
+ *
  * A machine that has failed isn't repaired: the socket is closed, and the next connection starts
  * from the beginning.
  */

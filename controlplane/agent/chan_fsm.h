@@ -49,12 +49,14 @@ enum chan_action {
 };
 
 struct chan_timing {
-	uint32_t sync_retry_ms; /* the first time; doubles up to CHAN_SYNC_RETRY_MAX_MS */
-	uint32_t hello_ms;      /* from the ack to the guest's HELLO */
-	uint32_t ping_idle_ms;  /* of silence, no calls under way */
-	uint32_t ping_busy_ms;  /* of silence, calls under way */
-	uint32_t pong_ms;       /* for any sign of life after a PING */
-	uint32_t penalty_ms;    /* chan: pause after a guest broke the protocol or fell silent */
+	/* The first time; more than PROTO_PARTIAL_FRAME_MS. Doubles up to CHAN_SYNC_RETRY_MAX_MS.
+	 */
+	uint32_t sync_retry_ms;
+	uint32_t hello_ms;     /* from the ack to the guest's HELLO */
+	uint32_t ping_idle_ms; /* of silence, no calls under way */
+	uint32_t ping_busy_ms; /* of silence, calls under way */
+	uint32_t pong_ms;      /* for any sign of life after a PING */
+	uint32_t penalty_ms;   /* chan: pause after a guest broke the protocol or fell silent */
 };
 
 #define CHAN_SYNC_RETRY_MAX_MS 4000u

@@ -19,7 +19,7 @@
 const struct guest_timing guest_timing_default = {
 	.chan =
 		{
-			.sync_retry_ms = PROTO_SYNC_RETRY_MS,
+			.sync_retry_ms = PROTO_PARTIAL_FRAME_MS + PROTO_SYNC_RETRY_MS,
 			.hello_ms = 10000,
 			.ping_idle_ms = 30000,
 			.ping_busy_ms = 5000,
