@@ -1,0 +1,284 @@
+#include "src/configure.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/random.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "src/env.h"
+#include "src/facts.h"
+#include "src/log.h"
+#include "src/machine.h"
+#include "src/options.h"
+#include "src/port.h"
+#include "src/stream.h"
+
+#define CA_FILE        "/usr/local/share/ca-certificates/paddock.crt"
+#define IMAGE_BUNDLE   "/etc/ssl/certs/ca-certificates.crt"
+#define PADDOCK_BUNDLE "/etc/ssl/certs/paddock-bundle.crt"
+
+static int deadman_fd = -1;
+
+int configure_init(void)
+{
+	/* Counts the time that a suspended guest doesn't see. */
+	deadman_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	return deadman_fd < 0
+		       ? -1
+		       : loop_watch(deadman_fd, EPOLLIN, (struct loop_ref){.kind = LOOP_DEADMAN});
+}
+
+void configure_on_deadline(void)
+{
+	uint64_t count;
+
+	/* Nothing to read: it has been set anew since. */
+	if (read(deadman_fd, &count, sizeof count) == (ssize_t)sizeof count) {
+		log_warn("the deadline has passed and nobody extended it");
+		machine_power_off();
+	}
+}
+
+/* ---- single settings: 0 or -1 and errno -------------------------------------------------------
+ */
+
+static int set_deadline(uint64_t ms)
+{
+	struct itimerspec at = {0};
+
+	/* A deadline beyond the age of the universe overflows time_t before it matters. */
+	ms = MIN(ms, (uint64_t)INT32_MAX * 1000u);
+	at.it_value.tv_sec = (time_t)(ms / 1000u);
+	at.it_value.tv_nsec = (long)(ms % 1000u) * 1000000;
+	return timerfd_settime(deadman_fd, 0, &at, NULL);
+}
+
+static int set_clock(uint64_t ns)
+{
+	struct timespec at = {
+		.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+
+	return options.owns_machine ? clock_settime(CLOCK_REALTIME, &at) : 0;
+}
+
+static int add_entropy(const uint8_t *data, size_t len)
+{
+	struct {
+		struct rand_pool_info info;
+		uint8_t bytes[PROTO_ENTROPY_MAX_BYTES];
+	} pool = {0};
+
+	if (!options.owns_machine) {
+		return 0;
+	}
+	int fd = open("/dev/urandom", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0) {
+		return -1;
+	}
+	pool.info.entropy_count = (int)len * 8;
+	pool.info.buf_size = (int)len;
+	memcpy((uint8_t *)&pool + sizeof pool.info, data, len);
+
+	int result = ioctl(fd, RNDADDENTROPY, &pool);
+
+	if (result == 0) {
+		result = ioctl(fd, RNDRESEEDCRNG);
+	}
+	explicit_bzero(&pool, sizeof pool);
+	close(fd);
+	if (result == 0) {
+		facts_renew_boot_id(); /* this may be a fork that has just woken */
+	}
+	return result;
+}
+
+static bool is_hostname(const char *name)
+{
+	size_t len = strlen(name);
+
+	for (const char *p = name; *p != '\0'; p++) {
+		if (!isalnum((unsigned char)*p) && *p != '-') {
+			return false;
+		}
+	}
+	return len > 0 && name[0] != '-' && name[len - 1] != '-';
+}
+
+/* The image's bundle and ours in one file, for programs that take only one. */
+static int trust_ca(const uint8_t *pem, size_t len)
+{
+	if (!options.owns_machine) {
+		return 0;
+	}
+	mkdir("/usr/local/share/ca-certificates", 0755);
+	if (util_save(CA_FILE, pem, len) != 0) {
+		return -1;
+	}
+	struct stat st;
+	int fd = open(IMAGE_BUNDLE, O_RDONLY | O_CLOEXEC);
+	size_t size = fd >= 0 && fstat(fd, &st) == 0 ? (size_t)st.st_size : 0;
+	char *all = malloc(size + 1 + len);
+	ssize_t n = all == NULL || size == 0 ? 0 : read(fd, all, size);
+	int result = -1;
+
+	util_close(&fd);
+	mkdir("/etc/ssl", 0755);
+	mkdir("/etc/ssl/certs", 0755);
+	if (all != NULL && n >= 0) {
+		all[n] = '\n';
+		memcpy(all + n + 1, pem, len);
+		result = util_save(PADDOCK_BUNDLE, all, (size_t)n + 1 + len);
+	}
+	free(all);
+	if (result == 0) {
+		env_set_ca(PADDOCK_BUNDLE, CA_FILE);
+	}
+	return result;
+}
+
+/* ---- the call ---------------------------------------------------------------------------------
+ */
+
+/* What is wrong with a field, or NULL. Looks at all of them before any is applied. */
+static const char *check_field(struct msg_reader *r, const struct msg_field *f)
+{
+	char name[PROTO_HOSTNAME_MAX_BYTES + 1];
+
+	switch (f->tag & ~MSG_CRITICAL) {
+	case MSG_REALTIME_NS:
+	case MSG_DEADLINE_MS:
+		msg_u64(r, f);
+		return NULL;
+	case MSG_ENV_RESET:
+		msg_u32(r, f);
+		return NULL;
+	case MSG_ENTROPY:
+		return f->len <= PROTO_ENTROPY_MAX_BYTES ? NULL : "entropy is too long";
+	case MSG_CA:
+		return f->len <= PROTO_CA_MAX_BYTES ? NULL : "ca is too long";
+	case MSG_HOSTNAME:
+		msg_text(r, f, name, sizeof name);
+		return is_hostname(name) ? NULL : "hostname isn't one";
+	case MSG_ENV:
+		return env_is_valid((const char *)f->data, f->len)
+			       ? NULL
+			       : "an environment variable is not NAME=VALUE";
+	default:
+		return NULL;
+	}
+}
+
+/* The name of the setting that failed, or NULL. */
+static const char *apply_field(struct msg_reader *r, const struct msg_field *f)
+{
+	char name[PROTO_HOSTNAME_MAX_BYTES + 1];
+
+	switch (f->tag & ~MSG_CRITICAL) {
+	case MSG_REALTIME_NS:
+		return set_clock(msg_u64(r, f)) == 0 ? NULL : "clock";
+	case MSG_DEADLINE_MS:
+		return set_deadline(msg_u64(r, f)) == 0 ? NULL : "deadline";
+	case MSG_ENTROPY:
+		return add_entropy(f->data, f->len) == 0 ? NULL : "entropy";
+	case MSG_CA:
+		return trust_ca(f->data, f->len) == 0 ? NULL : "ca";
+	case MSG_HOSTNAME:
+		msg_text(r, f, name, sizeof name);
+		return !options.owns_machine || machine_set_hostname(name) == 0 ? NULL : "hostname";
+	case MSG_ENV:
+		errno = ENOSPC;
+		return env_configure((const char *)f->data, f->len) ? NULL : "env";
+	default:
+		return NULL;
+	}
+}
+
+static bool is_known(uint16_t tag)
+{
+	return (tag >= MSG_REALTIME_NS && tag <= MSG_ENV_RESET) || tag == MSG_ENV;
+}
+
+/* False when the stream has been ended with the reason. */
+static bool check(struct stream *s, const uint8_t *body, size_t len)
+{
+	struct msg_reader r = {.buf = body, .len = len};
+	bool must_reset = false;
+
+	for (struct msg_field f; msg_next(&r, &f);) {
+		uint16_t tag = f.tag & (uint16_t)~MSG_CRITICAL;
+		const char *wrong = check_field(&r, &f);
+
+		if ((f.tag & MSG_CRITICAL) != 0 && !is_known(tag)) {
+			stream_fail(s, STATUS_UNSUPPORTED, 0, "unsupported setting");
+			return false;
+		}
+		if (wrong != NULL) {
+			stream_fail(s, STATUS_INVALID, 0, "%s", wrong);
+			return false;
+		}
+		must_reset = must_reset || (tag == MSG_ENV_RESET && get_le32(f.data) == 1);
+	}
+	if (r.bad) {
+		stream_fail(s, STATUS_INVALID, 0, "malformed request");
+		return false;
+	}
+	if (must_reset) {
+		env_reset_configured();
+	}
+	return true;
+}
+
+static void configure_start(struct stream *s, const uint8_t *body, size_t len)
+{
+	struct stream_result ok = {.status = STATUS_OK};
+	struct msg_reader r = {.buf = body, .len = len};
+
+	if (!check(s, body, len)) {
+		return;
+	}
+	for (struct msg_field f; msg_next(&r, &f);) {
+		const char *failed = apply_field(&r, &f);
+
+		if (failed != NULL) {
+			int sys = errno;
+
+			stream_fail(s, stream_status_of(sys), sys, "%s: %s", failed, strerror(sys));
+			return;
+		}
+	}
+	stream_end(s, &ok);
+}
+
+static void shutdown_start(struct stream *s, const uint8_t *body, size_t len)
+{
+	struct stream_result ok = {.status = STATUS_OK};
+
+	(void)body;
+	(void)len;
+	stream_end(s, &ok);
+	port_flush_blocking(500);
+	machine_power_off();
+}
+
+const struct call_ops configure_ops = {
+	.type = FRAME_CONFIGURE,
+	.name = "configure",
+	.start = configure_start,
+};
+
+const struct call_ops shutdown_ops = {
+	.type = FRAME_SHUTDOWN,
+	.name = "shutdown",
+	.start = shutdown_start,
+};

@@ -1,0 +1,697 @@
+/*
+ * Theory of operation
+ *
+ * A call ends when the command's first process has ended and what was in its pipes at that moment
+ * has been passed on. What it left running keeps the pipes, whose read ends go to drain.c.
+ * Time-out and CANCEL are different: they end when nothing is left of the whole tree.
+ *
+ *   EXEC_RUNNING ──time-out: TERM──► TERMINATING ──grace over: KILL──► KILLING ──► GONE
+ *        │                                └────────── all ended ───────────────────►▲
+ *        └──CANCEL: KILL──► KILLING
+ *
+ * Between the end of a command and END there are only: wait, two FIONREAD and one write. Closing
+ * and looking after the cgroup comes behind.
+ */
+
+#include "src/exec.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/drain.h"
+#include "src/env.h"
+#include "src/options.h"
+#include "src/port.h"
+#include "src/spawn.h"
+#include "src/stream.h"
+
+/* Reads of one output in one turn, so that 64 streams share the port. */
+#define READS_PER_TURN 4
+/* The kernel takes no longer single argument. */
+#define ARG_MAX_BYTES 131072u
+/* How often a dying tree is looked at, and for how long after SIGKILL. */
+#define TREE_POLL_MS    10u
+#define TREE_GIVE_UP_MS 2000u
+
+static int null_fd = -1;
+
+int exec_init(void)
+{
+	null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	return null_fd < 0 ? -1 : 0;
+}
+
+/* ---- request ----------------------------------------------------------------------------------
+ */
+
+struct request {
+	size_t arg_count;
+	char *args[PROTO_ARGS_MAX + 3]; /* [0] is spare for spawn, NULL at the end */
+	char *command;
+	char *cwd;
+	uint32_t flags;
+	uint64_t timeout_ms;
+	uint64_t grace_ms;
+	uint64_t output_cap;
+	size_t var_count;
+	char *vars[PROTO_ENV_MAX];
+	size_t arena_len;
+	char *arena; /* all strings; never longer than the request's body */
+};
+
+/* Copies a text field into the arena. NULL where it holds a NUL. */
+static char *keep_text(struct request *q, const struct msg_field *f)
+{
+	char *text = q->arena + q->arena_len;
+
+	if (f->len > 0 && memchr(f->data, 0, f->len) != NULL) {
+		return NULL;
+	}
+	memcpy(text, f->data, f->len);
+	text[f->len] = '\0';
+	q->arena_len += f->len + 1;
+	return text;
+}
+
+/* Returns the name of the field that is wrong, or NULL. */
+static const char *take_field(struct request *q, struct msg_reader *r, const struct msg_field *f)
+{
+	switch (f->tag & ~MSG_CRITICAL) {
+	case MSG_ARG:
+		if (q->arg_count >= PROTO_ARGS_MAX) {
+			return "too many arguments";
+		}
+		q->args[1 + q->arg_count] = keep_text(q, f);
+		return q->args[1 + q->arg_count++] == NULL ? "an argument holds a NUL" : NULL;
+	case MSG_COMMAND:
+		q->command = keep_text(q, f);
+		return q->command == NULL ? "command holds a NUL" : NULL;
+	case MSG_CWD:
+		if (f->len > PROTO_PATH_MAX_BYTES) {
+			return "cwd is too long";
+		}
+		q->cwd = keep_text(q, f);
+		return q->cwd == NULL ? "cwd holds a NUL" : NULL;
+	case MSG_ENV:
+		if (q->var_count >= PROTO_ENV_MAX) {
+			return "too many environment variables";
+		}
+		if (!env_is_valid((const char *)f->data, f->len)) {
+			return "an environment variable is not NAME=VALUE";
+		}
+		q->vars[q->var_count++] = keep_text(q, f);
+		return NULL;
+	case MSG_TIMEOUT_MS:
+		q->timeout_ms = msg_u64(r, f);
+		return NULL;
+	case MSG_GRACE_MS:
+		q->grace_ms = msg_u64(r, f);
+		return NULL;
+	case MSG_OUTPUT_CAP:
+		q->output_cap = msg_u64(r, f);
+		return NULL;
+	case MSG_EXEC_FLAGS:
+		q->flags = msg_u32(r, f);
+		return NULL;
+	default:
+		return (f->tag & MSG_CRITICAL) != 0 ? "unsupported field" : NULL;
+	}
+}
+
+/* False when the stream has been ended with the reason. */
+static bool parse(struct stream *s, struct request *q, const uint8_t *body, size_t len)
+{
+	struct msg_reader r = {.buf = body, .len = len};
+
+	for (struct msg_field f; msg_next(&r, &f);) {
+		const char *wrong = take_field(q, &r, &f);
+
+		if (wrong != NULL) {
+			bool is_unknown = strcmp(wrong, "unsupported field") == 0;
+
+			stream_fail(s, is_unknown ? STATUS_UNSUPPORTED : STATUS_INVALID, 0, "%s",
+				wrong);
+			return false;
+		}
+	}
+	if (r.bad) {
+		stream_fail(s, STATUS_INVALID, 0, "malformed request");
+		return false;
+	}
+	if ((q->command != NULL) == (q->arg_count > 0)) {
+		stream_fail(s, STATUS_INVALID, 0, "either a command or arguments are needed");
+		return false;
+	}
+	if ((q->flags & ~(uint32_t)(MSG_EXEC_STDIN | MSG_EXEC_ROOT)) != 0) {
+		stream_fail(s, STATUS_UNSUPPORTED, 0, "unsupported exec flag");
+		return false;
+	}
+	return true;
+}
+
+/* ---- start ------------------------------------------------------------------------------------
+ */
+
+/* A command too long for an argument is handed over as a file without a name. */
+static int script_of(const char *command)
+{
+	int fd = memfd_create("command", MFD_CLOEXEC);
+
+	if (fd >= 0 && util_write_all(fd, command, strlen(command)) != 0) {
+		util_close(&fd);
+	}
+	return fd;
+}
+
+static bool make_pipe(int *ret_ours, int *ret_theirs, bool is_stdin)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) != 0) {
+		return false;
+	}
+	*ret_ours = ends[is_stdin ? 1 : 0];
+	*ret_theirs = ends[is_stdin ? 0 : 1];
+	return fcntl(*ret_ours, F_SETFL, O_NONBLOCK) == 0;
+}
+
+static void close_pipes(struct exec *e)
+{
+	util_close(&e->in_fd);
+	util_close(&e->out.fd);
+	util_close(&e->err.fd);
+}
+
+static void say_not_started(struct stream *s, const struct request *q, const struct spawn_result *r)
+{
+	switch (r->stage) {
+	case SPAWN_STAGE_CWD:
+		stream_fail(s, STATUS_INVALID, r->sys, "cwd %.150s: %s",
+			q->cwd != NULL ? q->cwd : options.workspace, strerror(r->sys));
+		break;
+	case SPAWN_STAGE_EXEC:
+		stream_fail(s, stream_status_of(r->sys), r->sys,
+			r->sys == E2BIG
+				? "arguments and environment are longer than the kernel takes"
+				: "not enough memory to start the command");
+		break;
+	case SPAWN_STAGE_CLONE:
+		stream_fail(s, stream_status_of(r->sys), r->sys, "can't start a process: %s",
+			strerror(r->sys));
+		break;
+	case SPAWN_STAGE_SETUP:
+	case SPAWN_STAGE_DONE:
+	default:
+		stream_fail(s, STATUS_INTERNAL, r->sys, "can't set up the process: %s",
+			strerror(r->sys));
+		break;
+	}
+}
+
+/* Absolute directory to start in. */
+static const char *full_cwd(const struct request *q, char *out, size_t size)
+{
+	if (q->cwd == NULL || q->cwd[0] == '\0') {
+		return options.workspace;
+	}
+	if (q->cwd[0] == '/') {
+		return q->cwd;
+	}
+	snprintf(out, size, "%s/%s", options.workspace, q->cwd);
+	return out;
+}
+
+static void spawn(struct stream *s, struct request *q, struct spawn_plan *plan)
+{
+	static struct env env;
+	char cwd[PROTO_PATH_MAX_BYTES + 512];
+	struct exec *e = &s->exec;
+	struct spawn_result result;
+	char *shell_argv[5] = {NULL, (char *)env_shell(), NULL, NULL, NULL};
+
+	env_begin(&env, plan->is_root);
+	for (size_t i = 0; i < q->var_count; i++) {
+		env_put(&env, q->vars[i]);
+	}
+	plan->envp = env.vars;
+	plan->cwd = full_cwd(q, cwd, sizeof cwd);
+	plan->argv = q->args + 1;
+	plan->path = env_get(&env, "PATH");
+	if (q->command != NULL) {
+		bool is_file = plan->script_fd >= 0;
+
+		shell_argv[2] = (char *)(is_file ? SPAWN_SCRIPT_PATH : "-c");
+		shell_argv[3] = is_file ? NULL : q->command;
+		plan->argv = shell_argv + 1;
+		plan->path = NULL;
+	}
+	e->tree = tree_take();
+	plan->cgroup_fd = tree_fd(e->tree);
+	e->started_us = now_us();
+	spawn_run(plan, &result);
+	if (result.pid == 0) {
+		close_pipes(e);
+		tree_release(e->tree);
+		say_not_started(s, q, &result);
+		return;
+	}
+	e->pid = s->pid = result.pid;
+}
+
+static void started(struct stream *s, const struct request *q)
+{
+	struct exec *e = &s->exec;
+	uint8_t body[16];
+	struct msg_writer w = {.buf = body, .size = sizeof body};
+
+	loop_watch(e->out.fd, EPOLLIN, stream_ref(s, LOOP_STREAM_OUT));
+	loop_watch(e->err.fd, EPOLLIN, stream_ref(s, LOOP_STREAM_ERR));
+	if (e->in_fd >= 0) {
+		loop_watch(e->in_fd, EPOLLOUT, stream_ref(s, LOOP_STREAM_IN));
+	}
+	e->grace_ms = q->grace_ms;
+	e->cap_left = q->output_cap;
+	if (q->timeout_ms > 0) {
+		s->deadline_ms = now_ms() + q->timeout_ms;
+	}
+	msg_put_u32(&w, MSG_PID, (uint32_t)e->pid);
+	port_put(FRAME_STARTED, 0, s->id, body, w.len);
+}
+
+static void start_parsed(struct stream *s, struct request *q)
+{
+	struct exec *e = &s->exec;
+	struct spawn_plan plan = {.in_fd = -1,
+		.out_fd = -1,
+		.err_fd = -1,
+		.script_fd = -1,
+		.is_root = (q->flags & MSG_EXEC_ROOT) != 0};
+	bool has_stdin = (q->flags & MSG_EXEC_STDIN) != 0;
+	bool is_ok = make_pipe(&e->out.fd, &plan.out_fd, false) &&
+		     make_pipe(&e->err.fd, &plan.err_fd, false) &&
+		     (!has_stdin || make_pipe(&e->in_fd, &plan.in_fd, true));
+
+	if (is_ok && q->command != NULL && strlen(q->command) >= ARG_MAX_BYTES) {
+		plan.script_fd = script_of(q->command);
+		is_ok = plan.script_fd >= 0;
+	}
+	if (!has_stdin) {
+		plan.in_fd = null_fd;
+	}
+	if (is_ok) {
+		spawn(s, q, &plan);
+	} else {
+		int sys = errno;
+
+		close_pipes(e);
+		stream_fail(s, stream_status_of(sys), sys, "can't make pipes: %s", strerror(sys));
+	}
+	if (has_stdin) {
+		util_close(&plan.in_fd);
+	}
+	util_close(&plan.out_fd);
+	util_close(&plan.err_fd);
+	util_close(&plan.script_fd);
+	if (s->id != 0) {
+		started(s, q);
+	}
+}
+
+static void exec_start(struct stream *s, const uint8_t *body, size_t len)
+{
+	static struct request q; /* too large for a stack; one at a time */
+
+	memset(&q, 0, sizeof q);
+	q.grace_ms = PROTO_EXEC_GRACE_MS;
+	q.output_cap = UINT64_MAX;
+	q.arena = malloc(len + 1);
+	s->exec.in_fd = s->exec.out.fd = s->exec.err.fd = -1;
+	if (q.arena == NULL) {
+		stream_fail(s, STATUS_BUSY, ENOMEM, "out of memory");
+		return;
+	}
+	if (parse(s, &q, body, len)) {
+		q.args[1 + q.arg_count] = NULL;
+		start_parsed(s, &q);
+	}
+	free(q.arena);
+}
+
+/* ---- stdin ------------------------------------------------------------------------------------
+ */
+
+static void stop_stdin(struct stream *s)
+{
+	struct exec *e = &s->exec;
+	size_t dropped = e->in_len;
+
+	util_close(&e->in_fd);
+	free(e->in_buf);
+	e->in_buf = NULL;
+	e->in_len = 0;
+	if (dropped > 0) {
+		stream_in_done(s, dropped);
+	}
+}
+
+/* Writes what the pipe takes. A reader that is gone isn't an error: the rest is dropped. */
+static size_t feed(struct stream *s, const uint8_t *data, size_t len)
+{
+	ssize_t n = write(s->exec.in_fd, data, len);
+
+	if (n < 0 && errno != EAGAIN && errno != EINTR) {
+		stop_stdin(s);
+		return len;
+	}
+	return n < 0 ? 0 : (size_t)n;
+}
+
+static void pump_stdin(struct stream *s)
+{
+	struct exec *e = &s->exec;
+
+	while (e->in_fd >= 0 && e->in_len > 0) {
+		size_t until_wrap = PROTO_WINDOW_INITIAL_BYTES - e->in_head;
+		size_t n = feed(s, e->in_buf + e->in_head, MIN(e->in_len, until_wrap));
+
+		if (e->in_fd < 0 || n == 0) {
+			break;
+		}
+		e->in_head = (e->in_head + n) % PROTO_WINDOW_INITIAL_BYTES;
+		e->in_len -= n;
+		stream_in_done(s, n);
+	}
+	if (e->in_fd >= 0 && e->in_len == 0 && s->is_in_closed) {
+		stop_stdin(s);
+	}
+}
+
+static void exec_data(struct stream *s, const uint8_t *data, size_t len)
+{
+	struct exec *e = &s->exec;
+	size_t n = 0;
+
+	if (e->in_fd < 0) {
+		stream_in_done(s, len);
+		return;
+	}
+	if (e->in_len == 0) {
+		n = feed(s, data, len);
+	}
+	stream_in_done(s, n);
+	if (n == len) {
+		return;
+	}
+	if (e->in_buf == NULL) {
+		e->in_buf = malloc(PROTO_WINDOW_INITIAL_BYTES);
+		e->in_head = 0;
+		if (e->in_buf == NULL) {
+			stop_stdin(s);
+			stream_in_done(s, len - n);
+			return;
+		}
+	}
+	/* The window is what fits: the host has no credit for more. */
+	while (n < len) {
+		size_t at = (e->in_head + e->in_len) % PROTO_WINDOW_INITIAL_BYTES;
+		size_t piece = MIN(len - n, PROTO_WINDOW_INITIAL_BYTES - at);
+
+		memcpy(e->in_buf + at, data + n, piece);
+		n += piece;
+		e->in_len += piece;
+	}
+}
+
+static void exec_in_closed(struct stream *s)
+{
+	pump_stdin(s);
+}
+
+/* ---- output -----------------------------------------------------------------------------------
+ */
+
+/* Over the cap: counted, not kept. */
+static ssize_t swallow(int fd, size_t limit)
+{
+	static char nothing[65536];
+	ssize_t n;
+
+	do {
+		n = read(fd, nothing, MIN(limit, sizeof nothing));
+	} while (n < 0 && errno == EINTR);
+	return n;
+}
+
+/* Nothing of the command runs that END would have to wait for. */
+static bool is_over(const struct exec *e)
+{
+	return e->has_exited && (e->ending == EXEC_RUNNING || e->ending == EXEC_GONE);
+}
+
+static void pump_output(struct stream *s, enum frame_channel channel, struct exec_output *o)
+{
+	struct exec *e = &s->exec;
+	bool is_bounded = is_over(e);
+
+	for (int i = 0; o->fd >= 0 && o->is_ready; i++) {
+		size_t limit = is_bounded ? o->left : SIZE_MAX;
+		bool is_dropped = e->cap_left == 0;
+		bool is_blocked = false;
+		ssize_t n;
+
+		if (limit == 0) {
+			return;
+		}
+		if (i == READS_PER_TURN) {
+			loop_kick();
+			return;
+		}
+		if (is_dropped) {
+			n = swallow(o->fd, limit);
+		} else {
+			limit = (size_t)MIN((uint64_t)limit, e->cap_left);
+			n = stream_pump_out(s, channel, o->fd, limit, &is_blocked);
+		}
+		if (is_blocked) {
+			return;
+		}
+		if (n > 0) {
+			o->bytes += (uint64_t)n;
+			e->cap_left -= is_dropped ? 0 : (uint64_t)n;
+			e->end_flags |= is_dropped ? MSG_END_TRUNCATED : 0;
+			o->left -= is_bounded ? (size_t)n : 0;
+		} else if (n < 0 && errno == EAGAIN) {
+			o->is_ready = false;
+			o->left = 0;
+		} else {
+			util_close(&o->fd);
+			stream_close_channel(s, channel);
+		}
+	}
+}
+
+/* ---- end --------------------------------------------------------------------------------------
+ */
+
+/* Whatever still holds the pipe may go on writing. */
+static void let_go(struct exec_output *o)
+{
+	char byte;
+
+	if (o->fd < 0) {
+		return;
+	}
+	if (read(o->fd, &byte, 1) == 0) {
+		util_close(&o->fd);
+	} else {
+		drain_take(&o->fd);
+	}
+}
+
+static void clean_up(struct exec *e)
+{
+	util_close(&e->in_fd);
+	free(e->in_buf);
+	e->in_buf = NULL;
+	let_go(&e->out);
+	let_go(&e->err);
+	tree_release(e->tree);
+	e->tree = NULL;
+}
+
+static void finish(struct stream *s)
+{
+	struct exec *e = &s->exec;
+	struct stream_result r = {
+		.status = STATUS_OK,
+		.is_exec = true,
+		.flags = e->end_flags,
+		.has_counts = true,
+		.out_bytes = e->out.bytes,
+		.err_bytes = e->err.bytes,
+		.duration_us = e->ended_us - e->started_us,
+	};
+
+	if (WIFSIGNALED(e->wait_status)) {
+		r.signal = (uint32_t)WTERMSIG(e->wait_status);
+		r.exit_code = 128 + r.signal;
+	} else {
+		r.exit_code = (uint32_t)WEXITSTATUS(e->wait_status);
+	}
+	stream_end(s, &r);
+	port_flush();
+	clean_up(e);
+}
+
+static void exec_pump(struct stream *s)
+{
+	struct exec *e = &s->exec;
+
+	if (e->ending == EXEC_KILLING && (e->end_flags & MSG_END_CANCELLED) != 0) {
+		return; /* nobody wants its output */
+	}
+	pump_output(s, FRAME_CHANNEL_OUT, &e->out);
+	pump_output(s, FRAME_CHANNEL_ERR, &e->err);
+
+	bool is_drained = (e->out.fd < 0 || e->out.left == 0) &&
+			  (e->err.fd < 0 || e->err.left == 0);
+	bool is_cancelled = (e->end_flags & MSG_END_CANCELLED) != 0;
+
+	if (is_over(e) && (is_drained || is_cancelled)) {
+		finish(s);
+	}
+}
+
+static void note_left(struct exec_output *o)
+{
+	int left = 0;
+
+	if (o->fd >= 0) {
+		ioctl(o->fd, FIONREAD, &left);
+	}
+	o->left = (size_t)MAX(left, 0);
+	o->is_ready = o->left > 0;
+}
+
+static void exec_exited(struct stream *s, int wait_status)
+{
+	struct exec *e = &s->exec;
+
+	e->has_exited = true;
+	e->wait_status = wait_status;
+	e->ended_us = now_us();
+	note_left(&e->out);
+	note_left(&e->err);
+	if (e->ending == EXEC_RUNNING) {
+		s->deadline_ms = 0;
+	} else {
+		s->deadline_ms = now_ms();
+		loop_kick();
+	}
+}
+
+static void kill_all(struct stream *s)
+{
+	struct exec *e = &s->exec;
+
+	tree_kill(e->tree, e->pid);
+	e->ending = EXEC_KILLING;
+	e->kill_at_ms = now_ms() + TREE_GIVE_UP_MS;
+	s->deadline_ms = now_ms() + TREE_POLL_MS;
+}
+
+/* The first process is gone; looks after the others. */
+static void watch_tree(struct stream *s, uint64_t now)
+{
+	struct exec *e = &s->exec;
+
+	if (tree_is_empty(e->tree, e->pid)) {
+		e->ending = EXEC_GONE;
+	} else if (e->ending == EXEC_TERMINATING) {
+		s->deadline_ms = MIN(now + TREE_POLL_MS, e->kill_at_ms);
+	} else if (now >= e->kill_at_ms) {
+		e->ending = EXEC_GONE; /* in the kernel, beyond reach */
+	} else {
+		tree_kill(e->tree, e->pid);
+		s->deadline_ms = now + TREE_POLL_MS;
+	}
+	if (e->ending == EXEC_GONE) {
+		note_left(&e->out);
+		note_left(&e->err);
+	}
+}
+
+static void exec_timer(struct stream *s)
+{
+	struct exec *e = &s->exec;
+	uint64_t now = now_ms();
+
+	if (e->ending == EXEC_RUNNING) {
+		e->end_flags |= MSG_END_TIMED_OUT;
+		tree_signal(e->tree, e->pid, SIGTERM);
+		tree_signal(e->tree, e->pid, SIGCONT);
+		e->ending = EXEC_TERMINATING;
+		e->kill_at_ms = now + e->grace_ms;
+		s->deadline_ms = e->kill_at_ms;
+	} else if (e->ending == EXEC_TERMINATING && now >= e->kill_at_ms) {
+		kill_all(s);
+	} else if (e->has_exited) {
+		watch_tree(s, now);
+	} else if (e->ending == EXEC_KILLING) {
+		s->deadline_ms = now + (now < e->kill_at_ms ? TREE_POLL_MS : 1000u);
+	}
+}
+
+static void exec_cancel(struct stream *s)
+{
+	struct exec *e = &s->exec;
+
+	if (e->ending != EXEC_GONE) {
+		e->end_flags |= MSG_END_CANCELLED;
+		kill_all(s);
+	}
+}
+
+static void exec_abandon(struct stream *s)
+{
+	struct exec *e = &s->exec;
+
+	tree_kill(e->tree, e->pid);
+	clean_up(e);
+}
+
+static void exec_event(struct stream *s, enum loop_kind kind)
+{
+	struct exec *e = &s->exec;
+
+	if (kind == LOOP_STREAM_IN) {
+		pump_stdin(s);
+	} else if (kind == LOOP_STREAM_OUT) {
+		e->out.is_ready = true;
+	} else {
+		e->err.is_ready = true;
+	}
+}
+
+const struct call_ops exec_ops = {
+	.type = FRAME_EXEC,
+	.name = "exec",
+	.start = exec_start,
+	.data = exec_data,
+	.in_closed = exec_in_closed,
+	.event = exec_event,
+	.pump = exec_pump,
+	.timer = exec_timer,
+	.exited = exec_exited,
+	.cancel = exec_cancel,
+	.abandon = exec_abandon,
+};

@@ -1,0 +1,22 @@
+#pragma once
+
+/*
+ * facts - what HELLO says about this guest
+ *
+ * Uses:    proto/msg.h.
+ */
+
+#include <stdint.h>
+
+struct facts {
+	uint64_t features;
+	char image[128]; /* /etc/paddock-image, "" where there is none */
+};
+
+extern struct facts facts;
+
+void facts_init(void);
+/* 32 hex digits. */
+const char *facts_boot_id(void);
+/* A fork of this guest is another guest: gives it another id. */
+void facts_renew_boot_id(void);

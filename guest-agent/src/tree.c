@@ -1,0 +1,314 @@
+/*
+ * Theory of operation
+ *
+ * options.cgroup_dir carries the limits (pids.max, memory.max); its children, "exec-N", carry none:
+ * without controllers mkdir and rmdir are cheap, and CLONE_INTO_CGROUP needs no migration.
+ *
+ *   EMPTY ──take──► TAKEN ──release──► LEFT ──no process in it any more──► EMPTY
+ *
+ * A cgroup in LEFT holds what a finished command left running. LEFT ones are looked at when one is
+ * released and when none is EMPTY.
+ */
+
+#include "src/tree.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "src/log.h"
+#include "src/options.h"
+
+#define TREES_MAX 256u
+/* What the kernel and the agent keep for themselves. */
+#define HEADROOM_MIN_BYTES (24ull << 20)
+
+enum tree_state { TREE_UNMADE, TREE_EMPTY, TREE_TAKEN, TREE_LEFT };
+
+struct tree {
+	enum tree_state state;
+	int dir_fd;
+	int events_fd; /* cgroup.events, whose "populated" line tells whether anything is in it */
+};
+
+static struct tree trees[TREES_MAX];
+static unsigned made_count;
+static bool has_cgroups;
+
+/* ---- set-up -----------------------------------------------------------------------------------
+ */
+
+static void write_limit(const char *name, uint64_t value)
+{
+	char path[512];
+	char text[32];
+
+	snprintf(path, sizeof path, "%s/%s", options.cgroup_dir, name);
+	snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+	if (util_write_text(path, text) != 0) {
+		log_info("no limit %s: %s", name, strerror(errno));
+	}
+}
+
+static void set_limits(void)
+{
+	struct sysinfo info;
+	uint64_t threads = util_read_number("/proc/sys/kernel/threads-max");
+
+	if (threads > 0) {
+		write_limit("pids.max", MAX(threads * 3 / 4, 64u));
+	}
+	if (sysinfo(&info) == 0) {
+		uint64_t total = (uint64_t)info.totalram * info.mem_unit;
+		uint64_t keep = MAX(total / 10, HEADROOM_MIN_BYTES);
+
+		if (total > 2 * keep) {
+			write_limit("memory.max", total - keep);
+		}
+	}
+}
+
+/* Lets the parent of our directory hand the controllers down. */
+static void enable_controllers(void)
+{
+	char path[512];
+	const char *slash = strrchr(options.cgroup_dir, '/');
+
+	snprintf(path, sizeof path, "%.*s/cgroup.subtree_control",
+		(int)(slash - options.cgroup_dir), options.cgroup_dir);
+	if (util_write_text(path, "+pids") != 0 || util_write_text(path, "+memory") != 0) {
+		log_info("no cgroup controllers: %s", strerror(errno));
+	}
+}
+
+static bool make_tree(struct tree *t)
+{
+	char path[512];
+
+	snprintf(path, sizeof path, "%s/exec-%u", options.cgroup_dir, (unsigned)(t - trees));
+	if (mkdir(path, 0755) != 0 && errno != EEXIST) {
+		return false;
+	}
+	t->dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	t->events_fd = t->dir_fd < 0 ? -1
+				     : openat(t->dir_fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
+	if (t->events_fd < 0) {
+		util_close(&t->dir_fd);
+		return false;
+	}
+	t->state = TREE_EMPTY;
+	made_count = MAX(made_count, (unsigned)(t - trees) + 1);
+	return true;
+}
+
+bool tree_init(void)
+{
+	if (options.cgroup_dir == NULL) {
+		return false;
+	}
+	enable_controllers();
+	if ((mkdir(options.cgroup_dir, 0755) != 0 && errno != EEXIST) || !make_tree(&trees[0])) {
+		log_warn("no cgroups: %s", strerror(errno));
+		return false;
+	}
+	set_limits();
+	has_cgroups = true;
+	return true;
+}
+
+/* ---- pool -------------------------------------------------------------------------------------
+ */
+
+static bool is_populated(const struct tree *t)
+{
+	char text[128];
+	ssize_t n = pread(t->events_fd, text, sizeof text - 1, 0);
+
+	text[MAX(n, 0)] = '\0';
+	return strstr(text, "populated 0") == NULL;
+}
+
+struct tree *tree_take(void)
+{
+	struct tree *found = NULL;
+
+	if (!has_cgroups) {
+		return NULL;
+	}
+	for (unsigned i = 0; found == NULL && i < made_count; i++) {
+		if (trees[i].state == TREE_EMPTY) {
+			found = &trees[i];
+		}
+	}
+	for (unsigned i = 0; found == NULL && i < made_count; i++) {
+		if (trees[i].state == TREE_LEFT && !is_populated(&trees[i])) {
+			found = &trees[i];
+		}
+	}
+	if (found == NULL && made_count < TREES_MAX && make_tree(&trees[made_count])) {
+		found = &trees[made_count - 1];
+	}
+	if (found != NULL) {
+		found->state = TREE_TAKEN;
+	}
+	return found;
+}
+
+void tree_release(struct tree *t)
+{
+	if (t != NULL) {
+		t->state = is_populated(t) ? TREE_LEFT : TREE_EMPTY;
+	}
+}
+
+int tree_fd(const struct tree *t)
+{
+	return t == NULL ? -1 : t->dir_fd;
+}
+
+/* ---- signals by cgroup ------------------------------------------------------------------------
+ */
+
+typedef void (*pid_fn)(pid_t pid, void *arg);
+
+static void each_in_cgroup(const struct tree *t, pid_fn fn, void *arg)
+{
+	int fd = openat(t->dir_fd, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+	char line[32];
+
+	if (file == NULL) {
+		util_close(&fd);
+		return;
+	}
+	while (fgets(line, sizeof line, file) != NULL) {
+		fn((pid_t)strtol(line, NULL, 10), arg);
+	}
+	fclose(file);
+}
+
+/* ---- signals without cgroup -------------------------------------------------------------------
+ */
+
+#define WALK_MAX 8192u
+
+struct process {
+	pid_t pid;
+	pid_t parent;
+	pid_t session;
+	bool is_ours;
+};
+
+static bool read_process(const char *name, struct process *ret)
+{
+	char path[64];
+	char text[512];
+
+	snprintf(path, sizeof path, "/proc/%.20s/stat", name);
+	if (!isdigit((unsigned char)name[0]) || util_read_text(path, text, sizeof text) <= 0) {
+		return false;
+	}
+	const char *rest = strrchr(text, ')'); /* the name before it may hold anything */
+	char status;
+	int parent;
+	int session;
+
+	if (rest == NULL || sscanf(rest + 1, " %c %d %*d %d", &status, &parent, &session) != 3) {
+		return false;
+	}
+	*ret = (struct process){
+		.pid = (pid_t)strtol(name, NULL, 10), .parent = parent, .session = session};
+	return status != 'Z' && status != 'X';
+}
+
+/* Calls @fn for each process of @leader's session and each descendant of one. Returns how many. */
+static unsigned each_in_session(pid_t leader, pid_fn fn, void *arg)
+{
+	static struct process all[WALK_MAX];
+	unsigned count = 0;
+	unsigned found = 0;
+	DIR *dir = opendir("/proc");
+
+	if (dir == NULL) {
+		return 0;
+	}
+	for (struct dirent *entry; count < WALK_MAX && (entry = readdir(dir)) != NULL;) {
+		if (read_process(entry->d_name, &all[count])) {
+			all[count].is_ours = all[count].session == leader ||
+					     all[count].pid == leader;
+			count++;
+		}
+	}
+	closedir(dir);
+	for (bool is_changed = true; is_changed;) {
+		is_changed = false;
+		for (unsigned i = 0; i < count; i++) {
+			for (unsigned j = 0; !all[i].is_ours && j < count; j++) {
+				if (all[j].is_ours && all[i].parent == all[j].pid) {
+					all[i].is_ours = true;
+					is_changed = true;
+				}
+			}
+		}
+	}
+	for (unsigned i = 0; i < count; i++) {
+		if (all[i].is_ours) {
+			fn(all[i].pid, arg);
+			found++;
+		}
+	}
+	return found;
+}
+
+/* ---- both -------------------------------------------------------------------------------------
+ */
+
+static void send_signal(pid_t pid, void *arg)
+{
+	if (pid > 1 && pid != getpid()) {
+		kill(pid, *(int *)arg);
+	}
+}
+
+static void ignore_pid(pid_t pid, void *arg)
+{
+	(void)pid;
+	(void)arg;
+}
+
+void tree_signal(struct tree *t, pid_t leader, int signal)
+{
+	if (t != NULL) {
+		each_in_cgroup(t, send_signal, &signal);
+	} else {
+		each_in_session(leader, send_signal, &signal);
+	}
+}
+
+void tree_kill(struct tree *t, pid_t leader)
+{
+	int signal = SIGKILL;
+
+	if (t == NULL) {
+		each_in_session(leader, send_signal, &signal);
+		return;
+	}
+	int fd = openat(t->dir_fd, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, "1", 1) != 1) { /* before Linux 5.14 */
+		each_in_cgroup(t, send_signal, &signal);
+	}
+	util_close(&fd);
+}
+
+bool tree_is_empty(struct tree *t, pid_t leader)
+{
+	return t != NULL ? !is_populated(t) : each_in_session(leader, ignore_pid, NULL) == 0;
+}

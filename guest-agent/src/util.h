@@ -1,0 +1,42 @@
+#pragma once
+
+/*
+ * util - clock, small files and the attributes that the agent uses
+ *
+ * Purpose: the agent links nothing but libc and proto/, so it brings its own few helpers.
+ * Owns:    nothing.
+ * Thread:  the agent has one.
+ * Errors:  -1 and errno.
+ * Uses:    libc.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)     ((a) < (b) ? (a) : (b))
+#define MAX(a, b)     ((a) > (b) ? (a) : (b))
+
+#define _printf_(fmt, args) __attribute__((format(printf, fmt, args)))
+#define _noreturn_          __attribute__((noreturn))
+
+/* Monotonic time. */
+uint64_t now_us(void);
+uint64_t now_ms(void);
+
+/* Opens, writes @text in one piece and closes; for files of the kernel. Makes no file. */
+int util_write_text(const char *path, const char *text);
+/* Like it, for a file of the image: made or replaced, mode 0644. */
+int util_save(const char *path, const void *data, size_t len);
+/* Reads up to @size - 1 bytes and terminates them. Returns the length. */
+ssize_t util_read_text(const char *path, char *out, size_t size);
+/* The first run of digits in a small file such as /proc/sys/…; 0 where there is none. */
+uint64_t util_read_number(const char *path);
+
+/* Writes all of it, whatever the interruptions; for descriptors that block. */
+int util_write_all(int fd, const void *data, size_t len);
+
+/* Closes *fd if it is open and sets it to -1. */
+void util_close(int *fd);
