@@ -1,0 +1,131 @@
+/*
+ * bare-agent - the least that an agent in a guest could do: the yardstick of the benchmarks
+ *
+ *   bare-agent COUNT PROGRAM [ARG...]   as a command in a sandbox: starts PROGRAM COUNT times, one
+ *                                       after the other, by vfork, exec and wait; prints
+ *                                       "count=… p50_us=… p99_us=… min_us=…" on the guest's clock
+ *   (as PID 1)                          writes one byte to the agent's port as soon as it is
+ *                                       there, and sleeps: what bare QEMU needs from start to hello
+ *
+ * No protocol, no limits, no cgroup. Kept small enough to review at a glance.
+ */
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proto/limits.h"
+
+static double now_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec / 1e3;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a;
+	double y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int measure(int count, char **argv)
+{
+	double *us = calloc((size_t)count, sizeof *us);
+
+	if (us == NULL) {
+		return 1;
+	}
+	for (int i = 0; i < count; i++) {
+		double start = now_us();
+		int status = 0;
+		pid_t pid = vfork();
+
+		if (pid == 0) {
+			execv(argv[0], argv);
+			_exit(127);
+		}
+		if (pid < 0 || waitpid(pid, &status, 0) < 0 ||
+			(WIFEXITED(status) && WEXITSTATUS(status) == 127)) {
+			fprintf(stderr, "bare-agent: can't run %s\n", argv[0]);
+			free(us);
+			return 1;
+		}
+		us[i] = now_us() - start;
+	}
+	qsort(us, (size_t)count, sizeof *us, by_value);
+	printf("count=%d p50_us=%.0f p99_us=%.0f min_us=%.0f\n", count, us[count / 2],
+		us[count * 99 / 100], us[0]);
+	free(us);
+	return 0;
+}
+
+/* The port's device, or -1. */
+static int open_port(void)
+{
+	DIR *dir = opendir("/sys/class/virtio-ports");
+	int fd = -1;
+
+	for (struct dirent *entry; dir != NULL && fd < 0 && (entry = readdir(dir)) != NULL;) {
+		char path[384];
+		char name[64] = "";
+
+		snprintf(path, sizeof path, "/sys/class/virtio-ports/%s/name", entry->d_name);
+		int name_fd = open(path, O_RDONLY);
+
+		if (name_fd < 0) {
+			continue;
+		}
+		if (read(name_fd, name, sizeof name - 1) > 0 &&
+			strncmp(name, PROTO_PORT_NAME, strlen(PROTO_PORT_NAME)) == 0) {
+			snprintf(path, sizeof path, "/dev/%s", entry->d_name);
+			fd = open(path, O_RDWR);
+		}
+		close(name_fd);
+	}
+	if (dir != NULL) {
+		closedir(dir);
+	}
+	return fd;
+}
+
+static void say_hello(void)
+{
+	const struct timespec pause_a_little = {.tv_nsec = 1000000};
+	int fd;
+
+	mount("sysfs", "/sys", "sysfs", 0, NULL);
+	mount("devtmpfs", "/dev", "devtmpfs", 0, NULL);
+	while ((fd = open_port()) < 0 || write(fd, "h", 1) != 1) {
+		if (fd >= 0) {
+			close(fd);
+		}
+		nanosleep(&pause_a_little, NULL);
+	}
+	for (;;) {
+		pause();
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (getpid() == 1) {
+		say_hello();
+	}
+	int count = argc < 3 ? 0 : atoi(argv[1]);
+
+	if (count <= 0) {
+		fprintf(stderr, "usage: bare-agent COUNT PROGRAM [ARG...]\n");
+		return 2;
+	}
+	return measure(count, argv + 2);
+}
