@@ -184,9 +184,11 @@ static bool make_pipe(int *ret_ours, int *ret_theirs, bool is_stdin)
 	return fcntl(*ret_ours, F_SETFL, O_NONBLOCK) == 0;
 }
 
-static void close_pipes(struct exec *e)
+static void close_pipes(struct stream *s)
 {
-	util_close(&e->in_fd);
+	struct exec *e = &s->exec;
+
+	feed_stop(s, &e->in);
 	util_close(&e->out.fd);
 	util_close(&e->err.fd);
 }
@@ -259,7 +261,7 @@ static void spawn(struct stream *s, struct request *q, struct spawn_plan *plan)
 	e->started_us = now_us();
 	spawn_run(plan, &result);
 	if (result.pid == 0) {
-		close_pipes(e);
+		close_pipes(s);
 		tree_release(e->tree);
 		say_not_started(s, q, &result);
 		return;
@@ -275,8 +277,8 @@ static void started(struct stream *s, const struct request *q)
 
 	loop_watch(e->out.fd, EPOLLIN, stream_ref(s, LOOP_STREAM_OUT));
 	loop_watch(e->err.fd, EPOLLIN, stream_ref(s, LOOP_STREAM_ERR));
-	if (e->in_fd >= 0) {
-		loop_watch(e->in_fd, EPOLLOUT, stream_ref(s, LOOP_STREAM_IN));
+	if (e->in.state == FEED_OPEN) {
+		loop_watch(e->in.fd, EPOLLOUT, stream_ref(s, LOOP_STREAM_IN));
 	}
 	e->grace_ms = q->grace_ms;
 	e->cap_left = q->output_cap;
@@ -296,13 +298,17 @@ static void start_parsed(struct stream *s, struct request *q)
 		.script_fd = -1,
 		.is_root = (q->flags & MSG_EXEC_ROOT) != 0};
 	bool has_stdin = (q->flags & MSG_EXEC_STDIN) != 0;
+	int in_fd = -1;
 	bool is_ok = make_pipe(&e->out.fd, &plan.out_fd, false) &&
 		     make_pipe(&e->err.fd, &plan.err_fd, false) &&
-		     (!has_stdin || make_pipe(&e->in_fd, &plan.in_fd, true));
+		     (!has_stdin || make_pipe(&in_fd, &plan.in_fd, true));
 
 	if (is_ok && q->command != NULL && strlen(q->command) >= ARG_MAX_BYTES) {
 		plan.script_fd = script_of(q->command);
 		is_ok = plan.script_fd >= 0;
+	}
+	if (in_fd >= 0) {
+		feed_open(&e->in, in_fd);
 	}
 	if (!has_stdin) {
 		plan.in_fd = null_fd;
@@ -312,7 +318,7 @@ static void start_parsed(struct stream *s, struct request *q)
 	} else {
 		int sys = errno;
 
-		close_pipes(e);
+		close_pipes(s);
 		stream_fail(s, stream_status_of(sys), sys, "can't make pipes: %s", strerror(sys));
 	}
 	if (has_stdin) {
@@ -334,7 +340,8 @@ static void exec_start(struct stream *s, const uint8_t *body, size_t len)
 	q.grace_ms = PROTO_EXEC_GRACE_MS;
 	q.output_cap = UINT64_MAX;
 	q.arena = malloc(len + 1);
-	s->exec.in_fd = s->exec.out.fd = s->exec.err.fd = -1;
+	s->exec.in = FEED_INIT;
+	s->exec.out.fd = s->exec.err.fd = -1;
 	if (q.arena == NULL) {
 		stream_fail(s, STATUS_BUSY, ENOMEM, "out of memory");
 		return;
@@ -349,91 +356,15 @@ static void exec_start(struct stream *s, const uint8_t *body, size_t len)
 /* ---- stdin ------------------------------------------------------------------------------------
  */
 
-static void stop_stdin(struct stream *s)
-{
-	struct exec *e = &s->exec;
-	size_t dropped = e->in_len;
-
-	util_close(&e->in_fd);
-	free(e->in_buf);
-	e->in_buf = NULL;
-	e->in_len = 0;
-	if (dropped > 0) {
-		stream_in_done(s, dropped);
-	}
-}
-
-/* Writes what the pipe takes. A reader that is gone isn't an error: the rest is dropped. */
-static size_t feed(struct stream *s, const uint8_t *data, size_t len)
-{
-	ssize_t n = write(s->exec.in_fd, data, len);
-
-	if (n < 0 && errno != EAGAIN && errno != EINTR) {
-		stop_stdin(s);
-		return len;
-	}
-	return n < 0 ? 0 : (size_t)n;
-}
-
-static void pump_stdin(struct stream *s)
-{
-	struct exec *e = &s->exec;
-
-	while (e->in_fd >= 0 && e->in_len > 0) {
-		size_t until_wrap = PROTO_WINDOW_INITIAL_BYTES - e->in_head;
-		size_t n = feed(s, e->in_buf + e->in_head, MIN(e->in_len, until_wrap));
-
-		if (e->in_fd < 0 || n == 0) {
-			break;
-		}
-		e->in_head = (e->in_head + n) % PROTO_WINDOW_INITIAL_BYTES;
-		e->in_len -= n;
-		stream_in_done(s, n);
-	}
-	if (e->in_fd >= 0 && e->in_len == 0 && s->is_in_closed) {
-		stop_stdin(s);
-	}
-}
-
 static void exec_data(struct stream *s, const uint8_t *data, size_t len)
 {
-	struct exec *e = &s->exec;
-	size_t n = 0;
-
-	if (e->in_fd < 0) {
-		stream_in_done(s, len);
-		return;
-	}
-	if (e->in_len == 0) {
-		n = feed(s, data, len);
-	}
-	stream_in_done(s, n);
-	if (n == len) {
-		return;
-	}
-	if (e->in_buf == NULL) {
-		e->in_buf = malloc(PROTO_WINDOW_INITIAL_BYTES);
-		e->in_head = 0;
-		if (e->in_buf == NULL) {
-			stop_stdin(s);
-			stream_in_done(s, len - n);
-			return;
-		}
-	}
-	/* The window is what fits: the host has no credit for more. */
-	while (n < len) {
-		size_t at = (e->in_head + e->in_len) % PROTO_WINDOW_INITIAL_BYTES;
-		size_t piece = MIN(len - n, PROTO_WINDOW_INITIAL_BYTES - at);
-
-		memcpy(e->in_buf + at, data + n, piece);
-		n += piece;
-		e->in_len += piece;
-	}
+	/* A reader that is gone isn't an error: the rest is dropped. */
+	feed_data(s, &s->exec.in, data, len);
 }
 
 static void exec_in_closed(struct stream *s)
 {
-	pump_stdin(s);
+	feed_pump(s, &s->exec.in);
 }
 
 /* ---- output -----------------------------------------------------------------------------------
@@ -517,11 +448,11 @@ static void let_go(struct exec_output *o)
 	}
 }
 
-static void clean_up(struct exec *e)
+static void clean_up(struct stream *s)
 {
-	util_close(&e->in_fd);
-	free(e->in_buf);
-	e->in_buf = NULL;
+	struct exec *e = &s->exec;
+
+	feed_stop(s, &e->in);
 	let_go(&e->out);
 	let_go(&e->err);
 	tree_release(e->tree);
@@ -549,7 +480,7 @@ static void finish(struct stream *s)
 	}
 	stream_end(s, &r);
 	port_flush();
-	clean_up(e);
+	clean_up(s);
 }
 
 static void exec_pump(struct stream *s)
@@ -666,7 +597,7 @@ static void exec_abandon(struct stream *s)
 	struct exec *e = &s->exec;
 
 	tree_kill(e->tree, e->pid);
-	clean_up(e);
+	clean_up(s);
 }
 
 static void exec_event(struct stream *s, enum loop_kind kind)
@@ -674,7 +605,7 @@ static void exec_event(struct stream *s, enum loop_kind kind)
 	struct exec *e = &s->exec;
 
 	if (kind == LOOP_STREAM_IN) {
-		pump_stdin(s);
+		feed_pump(s, &e->in);
 	} else if (kind == LOOP_STREAM_OUT) {
 		e->out.is_ready = true;
 	} else {

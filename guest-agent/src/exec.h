@@ -5,11 +5,12 @@
  *
  * Purpose: runs one command: feeds its stdin, carries its output, ends it on time-out and CANCEL,
  *          reports how it ended.
- * Owns:    per call: three pipe ends, the stdin buffer, the command's cgroup until END.
+ * Owns:    per call: three pipe ends and the command's cgroup until END.
  * Thread:  the agent has one.
- * Uses:    spawn.h, tree.h, drain.h, env.h, stream.h.
+ * Uses:    feed.h, spawn.h, tree.h, drain.h, env.h, stream.h.
  */
 
+#include "src/feed.h"
 #include "src/tree.h"
 #include "src/util.h"
 
@@ -43,11 +44,7 @@ struct exec {
 	uint64_t started_us;
 	uint64_t ended_us;
 
-	int in_fd; /* -1: none, closed, or nobody reads */
-	uint8_t *in_buf;
-	size_t in_head;
-	size_t in_len;
-
+	struct feed in;
 	struct exec_output out;
 	struct exec_output err;
 	uint64_t cap_left;

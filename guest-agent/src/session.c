@@ -31,6 +31,9 @@ static struct partial partials[PROTO_PARTIAL_MAX];
 
 static const struct call_ops *const calls[] = {
 	&exec_ops,
+	&file_put_ops,
+	&file_get_ops,
+	&file_list_ops,
 	&configure_ops,
 	&shutdown_ops,
 };

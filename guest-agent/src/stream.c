@@ -80,7 +80,8 @@ unsigned stream_count(void)
 void stream_in_done(struct stream *s, size_t len)
 {
 	s->in_owed += (uint32_t)len;
-	if (s->in_owed < CREDIT_BATCH_BYTES || s->is_in_closed) {
+	/* id 0: its END has been queued, and what was left is being dropped. */
+	if (s->id == 0 || s->in_owed < CREDIT_BATCH_BYTES || s->is_in_closed) {
 		return;
 	}
 	uint8_t raw[4];
@@ -122,6 +123,14 @@ ssize_t stream_pump_out(
 		s->out_credit[channel] -= (uint32_t)n;
 	}
 	return n;
+}
+
+bool stream_has_room(struct stream *s, enum frame_channel channel, size_t len)
+{
+	size_t size;
+
+	port_room_for_data(&size);
+	return MIN(size, s->out_credit[channel]) >= len;
 }
 
 void stream_close_channel(struct stream *s, enum frame_channel channel)

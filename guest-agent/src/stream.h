@@ -7,7 +7,7 @@
  *          STARTED, CLOSE, WINDOW and END.
  * Owns:    the slots; a slot's call state belongs to its call_ops.
  * Thread:  the agent has one.
- * Uses:    proto/, port.h, exec.h for the size of its state.
+ * Uses:    proto/, port.h, exec.h and file.h for the size of their state.
  *
  *      free ──stream_open──► running ──stream_end──► free
  *                               │
@@ -17,6 +17,7 @@
 #include "proto/frame.h"
 #include "proto/msg.h"
 #include "src/exec.h"
+#include "src/file.h"
 #include "src/loop.h"
 
 struct stream;
@@ -56,6 +57,7 @@ struct stream {
 	pid_t pid;            /* whose end the call waits for; 0: none */
 	union {
 		struct exec exec;
+		struct file_call file;
 	};
 };
 
@@ -78,6 +80,9 @@ bool stream_add_credit(struct stream *s, enum frame_channel channel, uint32_t cr
  */
 ssize_t stream_pump_out(
 	struct stream *s, enum frame_channel channel, int fd, size_t limit, bool *ret_blocked);
+
+/* Whether @len bytes could be sent on that channel now, in one frame. */
+bool stream_has_room(struct stream *s, enum frame_channel channel, size_t len);
 
 void stream_close_channel(struct stream *s, enum frame_channel channel);
 
