@@ -89,6 +89,7 @@ _noreturn_ static void child_main(int ctl, const struct helper_job *job)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	util_become_ordinary();
 	if (job->kind == HELPER_PUT) {
 		helper_run_put(CTL_FD, job);
 	} else if (job->kind == HELPER_GET) {

@@ -263,6 +263,9 @@ int main(int argc, char **argv)
 	if (options.is_init && machine_grow_root()) {
 		facts.features |= PROTO_FEATURE_RESIZE;
 	}
+	if (options.owns_machine) {
+		util_become_first();
+	}
 	log_info("version " PADDOCK_VERSION " is up");
 	port_start();
 	run();

@@ -194,6 +194,7 @@ _noreturn_ static void child_main(const struct spawn_plan *plan)
 	}
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	util_become_ordinary();
 	if (plan->path != NULL && plan->argv[0][0] != '\0' && strchr(plan->argv[0], '/') == NULL) {
 		child_search(plan);
 	} else {

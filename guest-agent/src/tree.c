@@ -20,14 +20,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "src/log.h"
 #include "src/options.h"
 
 #define TREES_MAX 256u
-/* What the kernel and the agent keep for themselves. */
+/* Kept for the kernel and the agent beyond what they use when no command has run yet. */
 #define HEADROOM_MIN_BYTES (24ull << 20)
 
 enum tree_state { TREE_UNMADE, TREE_EMPTY, TREE_TAKEN, TREE_LEFT };
@@ -57,21 +56,29 @@ static void write_limit(const char *name, uint64_t value)
 	}
 }
 
+/* A line of /proc/meminfo, in bytes; 0 where it isn't there. */
+static uint64_t meminfo(const char *name)
+{
+	char text[2048];
+
+	util_read_text("/proc/meminfo", text, sizeof text);
+	const char *line = strstr(text, name);
+
+	return line == NULL ? 0 : strtoull(line + strlen(name), NULL, 10) * 1024u;
+}
+
 static void set_limits(void)
 {
-	struct sysinfo info;
 	uint64_t threads = util_read_number("/proc/sys/kernel/threads-max");
+	uint64_t total = meminfo("MemTotal:");
+	uint64_t available = meminfo("MemAvailable:");
+	uint64_t keep = MAX(total / 20, HEADROOM_MIN_BYTES);
 
 	if (threads > 0) {
-		write_limit("pids.max", MAX(threads * 3 / 4, 64u));
+		write_limit("pids.max", MAX(threads / 2, 64u));
 	}
-	if (sysinfo(&info) == 0) {
-		uint64_t total = (uint64_t)info.totalram * info.mem_unit;
-		uint64_t keep = MAX(total / 10, HEADROOM_MIN_BYTES);
-
-		if (total > 2 * keep) {
-			write_limit("memory.max", total - keep);
-		}
+	if (available > 2 * keep) {
+		write_limit("memory.max", available - keep);
 	}
 }
 

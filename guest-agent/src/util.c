@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -94,6 +95,24 @@ uint64_t util_read_number(const char *path)
 		return 0;
 	}
 	return strtoull(text + strcspn(text, "0123456789"), NULL, 10);
+}
+
+static bool is_first;
+
+void util_become_first(void)
+{
+	struct sched_param param = {.sched_priority = 1};
+
+	is_first = sched_setscheduler(0, SCHED_RR, &param) == 0;
+}
+
+void util_become_ordinary(void)
+{
+	struct sched_param param = {0};
+
+	if (is_first) {
+		sched_setscheduler(0, SCHED_OTHER, &param);
+	}
 }
 
 void util_close(int *fd)

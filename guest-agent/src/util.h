@@ -38,5 +38,12 @@ uint64_t util_read_number(const char *path);
 /* Writes all of it, whatever the interruptions; for descriptors that block. */
 int util_write_all(int fd, const void *data, size_t len);
 
+/*
+ * The agent runs before everything else, so that no number of busy processes keeps it from ending
+ * them. Its children must go back before they do anything of their own.
+ */
+void util_become_first(void);
+void util_become_ordinary(void);
+
 /* Closes *fd if it is open and sets it to -1. */
 void util_close(int *fd);
