@@ -15,7 +15,7 @@
 /* Name of the virtio-serial port, as found in /sys/class/virtio-ports/<dev>/name. */
 #define PROTO_PORT_NAME "org.paddock.agent.0"
 
-/* Frame: header and largest payload. 64 KiB keeps one frame within one write of the port. */
+/* Frame: header and largest payload. The guest's driver takes 32 KiB in one write: two a frame. */
 #define PROTO_HEADER_BYTES      12u
 #define PROTO_PAYLOAD_MAX_BYTES 65536u
 

@@ -123,7 +123,8 @@ bool msg_entry_put(struct msg_writer *w, const struct msg_entry *entry)
 {
 	size_t need = MSG_ENTRY_HEADER_BYTES + entry->name_len;
 
-	if (w->size - w->len < need) {
+	if (entry->name_len == 0 || entry->name_len > PROTO_PATH_MAX_BYTES ||
+		w->size - w->len < need) {
 		return false;
 	}
 	uint8_t *p = w->buf + w->len;

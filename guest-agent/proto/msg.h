@@ -11,7 +11,8 @@
  * Uses:    limits.h.
  *
  * A field is {u16 tag, u16 zero, u32 length, value[length]}, unpadded. Numbers have exactly the
- * size their tag says. A receiver skips tags it doesn't know, except those with MSG_CRITICAL set,
+ * size their tag says. MSG_CRITICAL is no part of a tag's number: a sender sets it where ignoring
+ * the field would be wrong. A receiver skips tags it doesn't know, except those with MSG_CRITICAL,
  * which it answers with STATUS_UNSUPPORTED: this is how the protocol grows without breaking older
  * guests.
  */
@@ -19,6 +20,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "proto/limits.h"
 
 #define MSG_FIELD_HEADER_BYTES 8u
 #define MSG_CRITICAL           0x8000u
@@ -29,7 +32,7 @@
 	X(1, VERSION, u32)                                                                         \
 	X(2, FEATURES, u64)  /* bits of enum proto_feature */                                      \
 	X(3, SOFTWARE, text) /* name/version of the sender */                                      \
-	X(4, BOOT_ID, text)  /* guest: changes with every boot */                                  \
+	X(4, BOOT_ID, text)  /* guest: changes with every boot and with ENTROPY */                 \
 	X(5, IMAGE, text)    /* guest: contents of /etc/paddock-image, if there */                 \
 	/* EXEC */                                                                                 \
 	X(16, ARG, text)     /* repeated: argv; excludes COMMAND */                                \
@@ -176,7 +179,7 @@ struct msg_entry {
 	size_t name_len;
 };
 
-/* Appends an entry; false when it doesn't fit (send what is there first). */
+/* Appends an entry; false when it doesn't fit (send what is there first) or has no proper name. */
 bool msg_entry_put(struct msg_writer *w, const struct msg_entry *entry);
 /* Takes the next entry off r; false at the end or when malformed (.bad). */
 bool msg_entry_next(struct msg_reader *r, struct msg_entry *ret);
