@@ -227,7 +227,7 @@ static bool check(struct stream *s, const uint8_t *body, size_t len)
 			stream_fail(s, STATUS_INVALID, 0, "%s", wrong);
 			return false;
 		}
-		must_reset = must_reset || (tag == MSG_ENV_RESET && get_le32(f.data) == 1);
+		must_reset = must_reset || (tag == MSG_ENV_RESET && msg_u32(&r, &f) == 1);
 	}
 	if (r.bad) {
 		stream_fail(s, STATUS_INVALID, 0, "malformed request");

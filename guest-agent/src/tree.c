@@ -6,6 +6,10 @@
  *
  *   EMPTY ──take──► TAKEN ──release──► LEFT ──no process in it any more──► EMPTY
  *
+ * A cgroup that cgroup.kill was used on is removed and made anew before it is taken again: kernels
+ * with kill_seq compare that of the *parent's* cgroup when CLONE_INTO_CGROUP names another one, and
+ * kill every child born into one that has ever been killed.
+ *
  * A cgroup in LEFT holds what a finished command left running. LEFT ones are looked at when one is
  * released and when none is EMPTY.
  */
@@ -33,6 +37,7 @@ enum tree_state { TREE_UNMADE, TREE_EMPTY, TREE_TAKEN, TREE_LEFT };
 
 struct tree {
 	enum tree_state state;
+	bool was_killed;
 	int dir_fd;
 	int events_fd; /* cgroup.events, whose "populated" line tells whether anything is in it */
 };
@@ -95,11 +100,17 @@ static void enable_controllers(void)
 	}
 }
 
+static void path_of(const struct tree *t, char *out, size_t size)
+{
+	snprintf(out, size, "%s/exec-%u", options.cgroup_dir, (unsigned)(t - trees));
+}
+
 static bool make_tree(struct tree *t)
 {
 	char path[512];
 
-	snprintf(path, sizeof path, "%s/exec-%u", options.cgroup_dir, (unsigned)(t - trees));
+	path_of(t, path, sizeof path);
+	t->state = TREE_UNMADE;
 	if (mkdir(path, 0755) != 0 && errno != EEXIST) {
 		return false;
 	}
@@ -111,8 +122,28 @@ static bool make_tree(struct tree *t)
 		return false;
 	}
 	t->state = TREE_EMPTY;
+	t->was_killed = false;
 	made_count = MAX(made_count, (unsigned)(t - trees) + 1);
 	return true;
+}
+
+/* Makes an empty one fit to be taken. */
+static bool renew_tree(struct tree *t)
+{
+	char path[512];
+
+	if (!t->was_killed) {
+		t->state = TREE_EMPTY;
+		return true;
+	}
+	path_of(t, path, sizeof path);
+	if (rmdir(path) != 0 && errno != ENOENT) {
+		t->state = TREE_LEFT;
+		return false;
+	}
+	util_close(&t->dir_fd);
+	util_close(&t->events_fd);
+	return make_tree(t);
 }
 
 bool tree_init(void)
@@ -155,8 +186,12 @@ struct tree *tree_take(void)
 		}
 	}
 	for (unsigned i = 0; found == NULL && i < made_count; i++) {
-		if (trees[i].state == TREE_LEFT && !is_populated(&trees[i])) {
-			found = &trees[i];
+		struct tree *t = &trees[i];
+
+		if (t->state == TREE_UNMADE
+				? make_tree(t)
+				: t->state == TREE_LEFT && !is_populated(t) && renew_tree(t)) {
+			found = t;
 		}
 	}
 	if (found == NULL && made_count < TREES_MAX && make_tree(&trees[made_count])) {
@@ -170,8 +205,13 @@ struct tree *tree_take(void)
 
 void tree_release(struct tree *t)
 {
-	if (t != NULL) {
-		t->state = is_populated(t) ? TREE_LEFT : TREE_EMPTY;
+	if (t == NULL) {
+		return;
+	}
+	if (is_populated(t)) {
+		t->state = TREE_LEFT;
+	} else {
+		renew_tree(t);
 	}
 }
 
@@ -308,6 +348,8 @@ void tree_kill(struct tree *t, pid_t leader)
 		return;
 	}
 	int fd = openat(t->dir_fd, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+
+	t->was_killed = true;
 
 	if (fd < 0 || write(fd, "1", 1) != 1) { /* before Linux 5.14 */
 		each_in_cgroup(t, send_signal, &signal);
