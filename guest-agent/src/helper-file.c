@@ -6,18 +6,19 @@
  * write may block for as long as somebody likes (FUSE, network, files of /proc that look into a
  * process), the helper keeps the file and hands over a pipe: it blocks, the agent doesn't.
  *
- * A PUT without offset writes beside its target and renames. The temporary file goes when the agent
- * closes the control socket without a commit.
+ * A PUT without offset writes into a file without a name (O_TMPFILE) in the target's directory,
+ * which is gone by itself if the helper is killed, and gives it the target's name at the commit.
+ * Where the file system has no such files it writes into one with a name of its own.
  */
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -190,7 +191,8 @@ static int resolve(char *path, size_t size)
 struct put {
 	int fd;
 	char target[sizeof((struct helper_job *)0)->path];
-	char temp[sizeof((struct helper_job *)0)->path + 16]; /* "": written in place */
+	bool is_unnamed;
+	char temp[sizeof((struct helper_job *)0)->path + 32]; /* "": none */
 };
 
 static int open_in_place(struct put *p, const struct helper_job *job, bool exists)
@@ -217,20 +219,63 @@ static int open_in_place(struct put *p, const struct helper_job *job, bool exist
 	return 0;
 }
 
+static int dir_length(const char *path)
+{
+	return (int)(strrchr(path, '/') - path) + 1;
+}
+
 static int open_beside(struct put *p, const struct helper_job *job, const struct stat *old)
 {
-	char *slash = strrchr(p->target, '/');
-
-	snprintf(p->temp, sizeof p->temp, "%.*s/.paddock-XXXXXX", (int)(slash - p->target),
-		p->target);
-	p->fd = mkostemp(p->temp, O_CLOEXEC);
-	if (p->fd < 0) {
+	snprintf(p->temp, sizeof p->temp, "%.*s", dir_length(p->target), p->target);
+	p->fd = open(p->temp, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	p->is_unnamed = p->fd >= 0;
+	if (p->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
+		strcat(p->temp, ".paddock-XXXXXX");
+		p->fd = mkostemp(p->temp, O_CLOEXEC);
+	}
+	if (p->fd < 0 || p->is_unnamed) {
 		p->temp[0] = '\0';
+	}
+	if (p->fd < 0) {
 		return errno;
 	}
 	mode_t mode = job->has_mode ? job->mode & 07777 : old != NULL ? old->st_mode & 07777 : 0644;
 
 	return fchmod(p->fd, mode) == 0 ? 0 : errno;
+}
+
+/* Gives a file without a name one beside its target. 0 or an errno. */
+static int name_it(struct put *p)
+{
+	char self[32];
+	uint32_t number;
+
+	snprintf(self, sizeof self, "/proc/self/fd/%d", p->fd);
+	for (;;) {
+		if (getrandom(&number, sizeof number, GRND_NONBLOCK) != (ssize_t)sizeof number) {
+			number = (uint32_t)now_us();
+		}
+		snprintf(p->temp, sizeof p->temp, "%.*s.paddock-%08x", dir_length(p->target),
+			p->target, number);
+		if (linkat(AT_FDCWD, self, AT_FDCWD, p->temp, AT_SYMLINK_FOLLOW) == 0) {
+			return 0;
+		}
+		if (errno != EEXIST) {
+			p->temp[0] = '\0';
+			return errno;
+		}
+	}
+}
+
+/* Replaces the target. 0 or an errno. */
+static int publish(struct put *p)
+{
+	int sys = p->is_unnamed ? name_it(p) : 0;
+
+	if (sys == 0 && p->temp[0] != '\0' && rename(p->temp, p->target) != 0) {
+		sys = errno;
+	}
+	return sys;
 }
 
 static int open_target(int ctl, struct put *p, const struct helper_job *job)
@@ -306,13 +351,12 @@ void helper_run_put(int ctl, const struct helper_job *job)
 		close(ends[1]);
 		sys = copy(ends[0], p.fd, UINT64_MAX);
 	}
-	close(p.fd);
 	/* One byte: all has been written. End of file: it has been given up. */
 	if (sys == 0 && read(ctl, &go, 1) != 1) {
 		sys = ECANCELED;
 	}
-	if (sys == 0 && p.temp[0] != '\0' && rename(p.temp, p.target) != 0) {
-		sys = errno;
+	if (sys == 0) {
+		sys = publish(&p);
 	}
 	if (sys != 0) {
 		put_fail(ctl, &p, sys);

@@ -80,7 +80,9 @@ _noreturn_ static void child_main(int ctl, const struct helper_job *job)
 	}
 	syscall(SYS_close_range, CTL_FD + 1u, ~0u, 0u);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	setrlimit(RLIMIT_DATA, &data);
+	if (!UTIL_IS_SANITIZED) {
+		setrlimit(RLIMIT_DATA, &data);
+	}
 	umask(022);
 	if (!become_user()) {
 		helper_fail(CTL_FD, errno);

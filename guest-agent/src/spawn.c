@@ -10,7 +10,7 @@
  * A vfork child that changed its user can't be traced: the kernel marks the shared memory
  * undumpable.
  *
- * The sanitizers don't like sharing; there the child is an ordinary fork.
+ * Under a sanitizer the child is an ordinary fork.
  */
 
 #include "src/spawn.h"
@@ -30,17 +30,6 @@
 #include <unistd.h>
 
 #include "src/options.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SPAWN_SHARES_MEMORY 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SPAWN_SHARES_MEMORY 0
-#endif
-#endif
-#ifndef SPAWN_SHARES_MEMORY
-#define SPAWN_SHARES_MEMORY 1
-#endif
 
 #define CHILD_NOFILE_SOFT 1024u
 #define CHILD_NOFILE_HARD 524288u
@@ -240,7 +229,7 @@ static inline long sys_clone3(struct clone_args *args, size_t size)
 __attribute__((noinline)) static long clone_child(const struct spawn_plan *plan)
 {
 	struct clone_args args = {
-		.flags = CLONE_VFORK | (SPAWN_SHARES_MEMORY ? CLONE_VM : 0),
+		.flags = CLONE_VFORK | (UTIL_IS_SANITIZED ? 0 : CLONE_VM),
 		.exit_signal = SIGCHLD,
 	};
 

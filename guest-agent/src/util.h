@@ -22,6 +22,18 @@
 #define _printf_(fmt, args) __attribute__((format(printf, fmt, args)))
 #define _noreturn_          __attribute__((noreturn))
 
+/* The sanitizers neither like shared memory with a child nor small limits. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define UTIL_IS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define UTIL_IS_SANITIZED 1
+#endif
+#endif
+#ifndef UTIL_IS_SANITIZED
+#define UTIL_IS_SANITIZED 0
+#endif
+
 /* Monotonic time. */
 uint64_t now_us(void);
 uint64_t now_ms(void);

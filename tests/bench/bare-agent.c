@@ -38,6 +38,24 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Starts a program and waits for its end. Microseconds; below 0: it couldn't be started. */
+static double run_once(char **argv)
+{
+	double start = now_us();
+	int status = 0;
+	pid_t pid = vfork();
+
+	if (pid == 0) {
+		execv(argv[0], argv);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) < 0 ||
+		(WIFEXITED(status) && WEXITSTATUS(status) == 127)) {
+		return -1;
+	}
+	return now_us() - start;
+}
+
 static int measure(int count, char **argv)
 {
 	double *us = calloc((size_t)count, sizeof *us);
@@ -46,21 +64,12 @@ static int measure(int count, char **argv)
 		return 1;
 	}
 	for (int i = 0; i < count; i++) {
-		double start = now_us();
-		int status = 0;
-		pid_t pid = vfork();
-
-		if (pid == 0) {
-			execv(argv[0], argv);
-			_exit(127);
-		}
-		if (pid < 0 || waitpid(pid, &status, 0) < 0 ||
-			(WIFEXITED(status) && WEXITSTATUS(status) == 127)) {
+		us[i] = run_once(argv);
+		if (us[i] < 0) {
 			fprintf(stderr, "bare-agent: can't run %s\n", argv[0]);
 			free(us);
 			return 1;
 		}
-		us[i] = now_us() - start;
 	}
 	qsort(us, (size_t)count, sizeof *us, by_value);
 	printf("count=%d p50_us=%.0f p99_us=%.0f min_us=%.0f\n", count, us[count / 2],
