@@ -32,7 +32,7 @@
 	X(1, VERSION, u32)                                                                         \
 	X(2, FEATURES, u64)  /* bits of enum proto_feature */                                      \
 	X(3, SOFTWARE, text) /* name/version of the sender */                                      \
-	X(4, BOOT_ID, text)  /* guest: changes with every boot and with ENTROPY */                 \
+	X(4, BOOT_ID, text)  /* guest: changes with every boot */                                  \
 	X(5, IMAGE, text)    /* guest: contents of /etc/paddock-image, if there */                 \
 	/* EXEC */                                                                                 \
 	X(16, ARG, text)     /* repeated: argv; excludes COMMAND */                                \

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "src/env.h"
-#include "src/facts.h"
 #include "src/log.h"
 #include "src/machine.h"
 #include "src/options.h"
@@ -49,8 +48,7 @@ void configure_on_deadline(void)
 	}
 }
 
-/* ---- single settings: 0 or -1 and errno -------------------------------------------------------
- */
+/* ---- single settings: 0 or -1 and errno ----------------------------------------------------- */
 
 static int set_deadline(uint64_t ms)
 {
@@ -73,9 +71,10 @@ static int set_clock(uint64_t ns)
 
 static int add_entropy(const uint8_t *data, size_t len)
 {
-	struct {
+	/* struct rand_pool_info ends in an array without size. */
+	union {
 		struct rand_pool_info info;
-		uint8_t bytes[PROTO_ENTROPY_MAX_BYTES];
+		uint8_t bytes[sizeof(struct rand_pool_info) + PROTO_ENTROPY_MAX_BYTES];
 	} pool = {0};
 
 	if (!options.owns_machine) {
@@ -88,7 +87,7 @@ static int add_entropy(const uint8_t *data, size_t len)
 	}
 	pool.info.entropy_count = (int)len * 8;
 	pool.info.buf_size = (int)len;
-	memcpy((uint8_t *)&pool + sizeof pool.info, data, len);
+	memcpy(pool.bytes + sizeof pool.info, data, len);
 
 	int result = ioctl(fd, RNDADDENTROPY, &pool);
 
@@ -97,9 +96,6 @@ static int add_entropy(const uint8_t *data, size_t len)
 	}
 	explicit_bzero(&pool, sizeof pool);
 	close(fd);
-	if (result == 0) {
-		facts_renew_boot_id(); /* this may be a fork that has just woken */
-	}
 	return result;
 }
 
@@ -147,8 +143,7 @@ static int trust_ca(const uint8_t *pem, size_t len)
 	return result;
 }
 
-/* ---- the call ---------------------------------------------------------------------------------
- */
+/* ---- the call ------------------------------------------------------------------------------- */
 
 /* What is wrong with a field, or NULL. Looks at all of them before any is applied. */
 static const char *check_field(struct msg_reader *r, const struct msg_field *f)

@@ -29,6 +29,7 @@
 
 #include "src/drain.h"
 #include "src/env.h"
+#include "src/exec-request.h"
 #include "src/options.h"
 #include "src/port.h"
 #include "src/spawn.h"
@@ -36,8 +37,6 @@
 
 /* Reads of one output in one turn, so that 64 streams share the port. */
 #define READS_PER_TURN 4
-/* The kernel takes no longer single argument. */
-#define ARG_MAX_BYTES 131072u
 /* How often a dying tree is looked at, and for how long after SIGKILL. */
 #define TREE_POLL_MS    10u
 #define TREE_GIVE_UP_MS 2000u
@@ -50,116 +49,7 @@ int exec_init(void)
 	return null_fd < 0 ? -1 : 0;
 }
 
-/* ---- request ----------------------------------------------------------------------------------
- */
-
-struct request {
-	size_t arg_count;
-	char *args[PROTO_ARGS_MAX + 3]; /* [0] is spare for spawn, NULL at the end */
-	char *command;
-	char *cwd;
-	uint32_t flags;
-	uint64_t timeout_ms;
-	uint64_t grace_ms;
-	uint64_t output_cap;
-	size_t var_count;
-	char *vars[PROTO_ENV_MAX];
-	size_t arena_len;
-	char *arena; /* all strings; never longer than the request's body */
-};
-
-/* Copies a text field into the arena. NULL where it holds a NUL. */
-static char *keep_text(struct request *q, const struct msg_field *f)
-{
-	char *text = q->arena + q->arena_len;
-
-	if (f->len > 0 && memchr(f->data, 0, f->len) != NULL) {
-		return NULL;
-	}
-	memcpy(text, f->data, f->len);
-	text[f->len] = '\0';
-	q->arena_len += f->len + 1;
-	return text;
-}
-
-/* Returns the name of the field that is wrong, or NULL. */
-static const char *take_field(struct request *q, struct msg_reader *r, const struct msg_field *f)
-{
-	switch (f->tag & ~MSG_CRITICAL) {
-	case MSG_ARG:
-		if (q->arg_count >= PROTO_ARGS_MAX) {
-			return "too many arguments";
-		}
-		q->args[1 + q->arg_count] = keep_text(q, f);
-		return q->args[1 + q->arg_count++] == NULL ? "an argument holds a NUL" : NULL;
-	case MSG_COMMAND:
-		q->command = keep_text(q, f);
-		return q->command == NULL ? "command holds a NUL" : NULL;
-	case MSG_CWD:
-		if (f->len > PROTO_PATH_MAX_BYTES) {
-			return "cwd is too long";
-		}
-		q->cwd = keep_text(q, f);
-		return q->cwd == NULL ? "cwd holds a NUL" : NULL;
-	case MSG_ENV:
-		if (q->var_count >= PROTO_ENV_MAX) {
-			return "too many environment variables";
-		}
-		if (!env_is_valid((const char *)f->data, f->len)) {
-			return "an environment variable is not NAME=VALUE";
-		}
-		q->vars[q->var_count++] = keep_text(q, f);
-		return NULL;
-	case MSG_TIMEOUT_MS:
-		q->timeout_ms = msg_u64(r, f);
-		return NULL;
-	case MSG_GRACE_MS:
-		q->grace_ms = msg_u64(r, f);
-		return NULL;
-	case MSG_OUTPUT_CAP:
-		q->output_cap = msg_u64(r, f);
-		return NULL;
-	case MSG_EXEC_FLAGS:
-		q->flags = msg_u32(r, f);
-		return NULL;
-	default:
-		return (f->tag & MSG_CRITICAL) != 0 ? "unsupported field" : NULL;
-	}
-}
-
-/* False when the stream has been ended with the reason. */
-static bool parse(struct stream *s, struct request *q, const uint8_t *body, size_t len)
-{
-	struct msg_reader r = {.buf = body, .len = len};
-
-	for (struct msg_field f; msg_next(&r, &f);) {
-		const char *wrong = take_field(q, &r, &f);
-
-		if (wrong != NULL) {
-			bool is_unknown = strcmp(wrong, "unsupported field") == 0;
-
-			stream_fail(s, is_unknown ? STATUS_UNSUPPORTED : STATUS_INVALID, 0, "%s",
-				wrong);
-			return false;
-		}
-	}
-	if (r.bad) {
-		stream_fail(s, STATUS_INVALID, 0, "malformed request");
-		return false;
-	}
-	if ((q->command != NULL) == (q->arg_count > 0)) {
-		stream_fail(s, STATUS_INVALID, 0, "either a command or arguments are needed");
-		return false;
-	}
-	if ((q->flags & ~(uint32_t)(MSG_EXEC_STDIN | MSG_EXEC_ROOT)) != 0) {
-		stream_fail(s, STATUS_UNSUPPORTED, 0, "unsupported exec flag");
-		return false;
-	}
-	return true;
-}
-
-/* ---- start ------------------------------------------------------------------------------------
- */
+/* ---- start ---------------------------------------------------------------------------------- */
 
 /* A command too long for an argument is handed over as a file without a name. */
 static int script_of(const char *command)
@@ -193,7 +83,8 @@ static void close_pipes(struct stream *s)
 	util_close(&e->err.fd);
 }
 
-static void say_not_started(struct stream *s, const struct request *q, const struct spawn_result *r)
+static void say_not_started(
+	struct stream *s, const struct exec_request *q, const struct spawn_result *r)
 {
 	switch (r->stage) {
 	case SPAWN_STAGE_CWD:
@@ -220,7 +111,7 @@ static void say_not_started(struct stream *s, const struct request *q, const str
 }
 
 /* Absolute directory to start in. */
-static const char *full_cwd(const struct request *q, char *out, size_t size)
+static const char *full_cwd(const struct exec_request *q, char *out, size_t size)
 {
 	if (q->cwd == NULL || q->cwd[0] == '\0') {
 		return options.workspace;
@@ -232,7 +123,7 @@ static const char *full_cwd(const struct request *q, char *out, size_t size)
 	return out;
 }
 
-static void spawn(struct stream *s, struct request *q, struct spawn_plan *plan)
+static void spawn(struct stream *s, struct exec_request *q, struct spawn_plan *plan)
 {
 	static struct env env;
 	char cwd[PROTO_PATH_MAX_BYTES + 512];
@@ -269,7 +160,7 @@ static void spawn(struct stream *s, struct request *q, struct spawn_plan *plan)
 	e->pid = s->pid = result.pid;
 }
 
-static void started(struct stream *s, const struct request *q)
+static void started(struct stream *s, const struct exec_request *q)
 {
 	struct exec *e = &s->exec;
 	uint8_t body[16];
@@ -289,7 +180,7 @@ static void started(struct stream *s, const struct request *q)
 	port_put(FRAME_STARTED, 0, s->id, body, w.len);
 }
 
-static void start_parsed(struct stream *s, struct request *q)
+static void start_parsed(struct stream *s, struct exec_request *q)
 {
 	struct exec *e = &s->exec;
 	struct spawn_plan plan = {.in_fd = -1,
@@ -303,7 +194,7 @@ static void start_parsed(struct stream *s, struct request *q)
 		     make_pipe(&e->err.fd, &plan.err_fd, false) &&
 		     (!has_stdin || make_pipe(&in_fd, &plan.in_fd, true));
 
-	if (is_ok && q->command != NULL && strlen(q->command) >= ARG_MAX_BYTES) {
+	if (is_ok && q->command != NULL && strlen(q->command) >= EXEC_ARG_MAX_BYTES) {
 		plan.script_fd = script_of(q->command);
 		is_ok = plan.script_fd >= 0;
 	}
@@ -334,27 +225,21 @@ static void start_parsed(struct stream *s, struct request *q)
 
 static void exec_start(struct stream *s, const uint8_t *body, size_t len)
 {
-	static struct request q; /* too large for a stack; one at a time */
+	static struct exec_request q; /* too large for a stack; one at a time */
 
-	memset(&q, 0, sizeof q);
-	q.grace_ms = PROTO_EXEC_GRACE_MS;
-	q.output_cap = UINT64_MAX;
-	q.arena = malloc(len + 1);
 	s->exec.in = FEED_INIT;
 	s->exec.out.fd = s->exec.err.fd = -1;
-	if (q.arena == NULL) {
+	if (!exec_request_init(&q, len)) {
 		stream_fail(s, STATUS_BUSY, ENOMEM, "out of memory");
 		return;
 	}
-	if (parse(s, &q, body, len)) {
-		q.args[1 + q.arg_count] = NULL;
+	if (exec_request_parse(s, &q, body, len)) {
 		start_parsed(s, &q);
 	}
-	free(q.arena);
+	exec_request_fini(&q);
 }
 
-/* ---- stdin ------------------------------------------------------------------------------------
- */
+/* ---- stdin ---------------------------------------------------------------------------------- */
 
 static void exec_data(struct stream *s, const uint8_t *data, size_t len)
 {
@@ -367,8 +252,7 @@ static void exec_in_closed(struct stream *s)
 	feed_pump(s, &s->exec.in);
 }
 
-/* ---- output -----------------------------------------------------------------------------------
- */
+/* ---- output --------------------------------------------------------------------------------- */
 
 /* Over the cap: counted, not kept. */
 static ssize_t swallow(int fd, size_t limit)
@@ -430,8 +314,7 @@ static void pump_output(struct stream *s, enum frame_channel channel, struct exe
 	}
 }
 
-/* ---- end --------------------------------------------------------------------------------------
- */
+/* ---- end ------------------------------------------------------------------------------------ */
 
 /* Whatever still holds the pipe may go on writing. */
 static void let_go(struct exec_output *o)

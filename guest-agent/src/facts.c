@@ -13,7 +13,7 @@ static char boot_id[33];
  * Of our own making: the kernel makes its boot_id when it is first read, and a template that is
  * forked later must not have read it.
  */
-void facts_renew_boot_id(void)
+static void make_boot_id(void)
 {
 	unsigned char raw[16] = {0};
 
@@ -37,5 +37,5 @@ void facts_init(void)
 	if (util_read_text("/etc/paddock-image", facts.image, sizeof facts.image) > 0) {
 		facts.image[strcspn(facts.image, "\n")] = '\0';
 	}
-	facts_renew_boot_id();
+	make_boot_id();
 }

@@ -16,7 +16,5 @@ struct facts {
 extern struct facts facts;
 
 void facts_init(void);
-/* 32 hex digits. */
+/* 32 hex digits, the same as long as the agent runs. */
 const char *facts_boot_id(void);
-/* A fork of this guest is another guest: gives it another id. */
-void facts_renew_boot_id(void);

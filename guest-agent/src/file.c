@@ -30,8 +30,7 @@
 #define READS_PER_TURN 4
 #define LIST_LIMIT     100000u /* where the request names none */
 
-/* ---- request ----------------------------------------------------------------------------------
- */
+/* ---- request -------------------------------------------------------------------------------- */
 
 /* Returns what is wrong with the path, or NULL. */
 static const char *take_path(struct helper_job *job, const struct msg_field *f)
@@ -129,8 +128,7 @@ static bool parse(struct stream *s, struct helper_job *job, const uint8_t *body,
 	return false;
 }
 
-/* ---- begin and end ----------------------------------------------------------------------------
- */
+/* ---- begin and end -------------------------------------------------------------------------- */
 
 /* @is_stuck: the helper doesn't listen. */
 static void let_go(struct stream *s, bool is_stuck)
@@ -215,8 +213,7 @@ static void list_start(struct stream *s, const uint8_t *body, size_t len)
 	start(s, HELPER_LIST, body, len);
 }
 
-/* ---- the helper's words -----------------------------------------------------------------------
- */
+/* ---- the helper's words --------------------------------------------------------------------- */
 
 static void put_started(struct stream *s, const struct helper_message *m)
 {
@@ -307,8 +304,7 @@ static void hear_helper(struct stream *s)
 	}
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------
- */
+/* ---- bytes ---------------------------------------------------------------------------------- */
 
 static void file_data(struct stream *s, const uint8_t *data, size_t len)
 {

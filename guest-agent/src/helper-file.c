@@ -96,8 +96,7 @@ static void require_regular(int ctl, const struct stat *st)
 	}
 }
 
-/* ---- get --------------------------------------------------------------------------------------
- */
+/* ---- get ------------------------------------------------------------------------------------ */
 
 void helper_run_get(int ctl, const struct helper_job *job)
 {
@@ -138,8 +137,7 @@ void helper_run_get(int ctl, const struct helper_job *job)
 	helper_fail(ctl, sys);
 }
 
-/* ---- put --------------------------------------------------------------------------------------
- */
+/* ---- put ------------------------------------------------------------------------------------ */
 
 /* Makes the directories above @path that are missing. 0 or an errno. */
 static int make_parents(const char *path)

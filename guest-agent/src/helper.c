@@ -18,8 +18,7 @@
 /* Enough for the names of many directories; a tree made to hurt meets it. */
 #define HELPER_DATA_BYTES (64u << 20)
 
-/* ---- in the child -----------------------------------------------------------------------------
- */
+/* ---- in the child --------------------------------------------------------------------------- */
 
 void helper_send(int ctl, const struct helper_message *message, int fd)
 {
@@ -101,8 +100,7 @@ _noreturn_ static void child_main(int ctl, const struct helper_job *job)
 	}
 }
 
-/* ---- in the agent -----------------------------------------------------------------------------
- */
+/* ---- in the agent --------------------------------------------------------------------------- */
 
 int helper_start(const struct helper_job *job, pid_t *ret_pid)
 {

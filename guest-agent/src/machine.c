@@ -34,8 +34,7 @@
 #define TERM_GRACE_MS 1500
 #define KILL_GRACE_MS 500
 
-/* ---- mounts -----------------------------------------------------------------------------------
- */
+/* ---- mounts --------------------------------------------------------------------------------- */
 
 static void mount_all(void)
 {
@@ -95,8 +94,7 @@ static void make_user_dirs(void)
 	}
 }
 
-/* ---- network ----------------------------------------------------------------------------------
- */
+/* ---- network -------------------------------------------------------------------------------- */
 
 static void set_address(struct sockaddr *out, const char *text)
 {
@@ -160,8 +158,7 @@ static void set_up_network(void)
 	close(fd);
 }
 
-/* ---- host name --------------------------------------------------------------------------------
- */
+/* ---- host name ------------------------------------------------------------------------------ */
 
 /* Replaces the line of 127.0.1.1, which is where Debian puts the host's own name. */
 static int save_hosts(const char *name)
@@ -214,8 +211,7 @@ static void load_hostname(void)
 	}
 }
 
-/* ---- disk -------------------------------------------------------------------------------------
- */
+/* ---- disk ----------------------------------------------------------------------------------- */
 
 bool machine_grow_root(void)
 {
@@ -252,8 +248,7 @@ void machine_set_up(void)
 	reboot(RB_DISABLE_CAD);
 }
 
-/* ---- power off --------------------------------------------------------------------------------
- */
+/* ---- power off ------------------------------------------------------------------------------ */
 
 /* Reaps until no process is left or @limit_ms is over. */
 static void reap_all(uint64_t limit_ms)

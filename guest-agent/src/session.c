@@ -48,8 +48,7 @@ static const struct call_ops *ops_of(uint16_t type)
 	return NULL;
 }
 
-/* ---- begin and end of a session ---------------------------------------------------------------
- */
+/* ---- begin and end of a session ------------------------------------------------------------- */
 
 static void drop_partial(struct partial *p)
 {
@@ -146,8 +145,7 @@ static void on_hello(const struct frame *f)
 	}
 }
 
-/* ---- calls ------------------------------------------------------------------------------------
- */
+/* ---- calls ---------------------------------------------------------------------------------- */
 
 static void start_call(uint32_t id, uint16_t type, const uint8_t *body, size_t len)
 {
@@ -282,8 +280,7 @@ static void on_frame(const struct frame *f)
 	}
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------
- */
+/* ---- bytes ---------------------------------------------------------------------------------- */
 
 /* Consumes all frames in @buf; returns the bytes used. */
 static size_t take_frames(const uint8_t *buf, size_t len)

@@ -67,8 +67,7 @@ int spawn_init(void)
 	return 0;
 }
 
-/* ---- in the child -----------------------------------------------------------------------------
- */
+/* ---- in the child --------------------------------------------------------------------------- */
 
 _noreturn_ static void child_fail(enum spawn_stage stage)
 {
@@ -195,8 +194,7 @@ _noreturn_ static void child_main(const struct spawn_plan *plan)
 	child_not_run(plan->argv[0], errno);
 }
 
-/* ---- clone ------------------------------------------------------------------------------------
- */
+/* ---- clone ---------------------------------------------------------------------------------- */
 
 /*
  * The wrapper of libc would return twice from one frame, so the call is made in place: the child

@@ -14,8 +14,7 @@
 static struct stream streams[PROTO_STREAMS_MAX];
 static unsigned open_count;
 
-/* ---- slots ------------------------------------------------------------------------------------
- */
+/* ---- slots ---------------------------------------------------------------------------------- */
 
 struct stream *stream_open(uint32_t id, const struct call_ops *ops)
 {
@@ -74,8 +73,7 @@ unsigned stream_count(void)
 	return open_count;
 }
 
-/* ---- windows ----------------------------------------------------------------------------------
- */
+/* ---- windows -------------------------------------------------------------------------------- */
 
 void stream_in_done(struct stream *s, size_t len)
 {
@@ -138,8 +136,7 @@ void stream_close_channel(struct stream *s, enum frame_channel channel)
 	port_put(FRAME_CLOSE, (uint16_t)channel, s->id, NULL, 0);
 }
 
-/* ---- results ----------------------------------------------------------------------------------
- */
+/* ---- results -------------------------------------------------------------------------------- */
 
 static void put_end(uint32_t id, const struct stream_result *r)
 {
@@ -239,8 +236,7 @@ uint32_t stream_status_of(int sys)
 	return STATUS_IO;
 }
 
-/* ---- turns ------------------------------------------------------------------------------------
- */
+/* ---- turns ---------------------------------------------------------------------------------- */
 
 bool stream_child_exited(pid_t pid, int wait_status)
 {

@@ -46,8 +46,7 @@ static struct tree trees[TREES_MAX];
 static unsigned made_count;
 static bool has_cgroups;
 
-/* ---- set-up -----------------------------------------------------------------------------------
- */
+/* ---- set-up --------------------------------------------------------------------------------- */
 
 static void write_limit(const char *name, uint64_t value)
 {
@@ -161,8 +160,7 @@ bool tree_init(void)
 	return true;
 }
 
-/* ---- pool -------------------------------------------------------------------------------------
- */
+/* ---- pool ----------------------------------------------------------------------------------- */
 
 static bool is_populated(const struct tree *t)
 {
@@ -220,8 +218,7 @@ int tree_fd(const struct tree *t)
 	return t == NULL ? -1 : t->dir_fd;
 }
 
-/* ---- signals by cgroup ------------------------------------------------------------------------
- */
+/* ---- signals by cgroup ---------------------------------------------------------------------- */
 
 typedef void (*pid_fn)(pid_t pid, void *arg);
 
@@ -241,8 +238,7 @@ static void each_in_cgroup(const struct tree *t, pid_fn fn, void *arg)
 	fclose(file);
 }
 
-/* ---- signals without cgroup -------------------------------------------------------------------
- */
+/* ---- signals without cgroup ----------------------------------------------------------------- */
 
 #define WALK_MAX 8192u
 
@@ -314,8 +310,7 @@ static unsigned each_in_session(pid_t leader, pid_fn fn, void *arg)
 	return found;
 }
 
-/* ---- both -------------------------------------------------------------------------------------
- */
+/* ---- both ----------------------------------------------------------------------------------- */
 
 static void send_signal(pid_t pid, void *arg)
 {
