@@ -10,6 +10,10 @@
  *      ▲                               │
  *      └──────── socket: reconnect ◄───┘        inherited descriptor: the agent ends
  *
+ * STARTED and CLOSE wait up to TX_LAZY_MS for something to go with them: a short command is then
+ * answered in one write. Each write wakes the hypervisor, which costs more than all else that a
+ * command of a millisecond needs from us.
+ *
  * A virtio port takes 32 KiB in one write and gives 4 KiB in one read; both are called until
  * EAGAIN.
  */
@@ -36,6 +40,7 @@
 
 #define RX_BYTES       (2u * (PROTO_HEADER_BYTES + PROTO_PAYLOAD_MAX_BYTES))
 #define TX_BYTES       (256u * 1024u)
+#define TX_LAZY_MS     20u
 #define RETRY_FIRST_MS 20u
 #define RETRY_MAX_MS   1000u
 
@@ -51,6 +56,8 @@ static struct {
 	bool is_starved;   /* somebody wanted room for data and got none */
 	bool has_overflow; /* a control frame was lost */
 	bool has_gone;     /* the host went and nobody has been told yet */
+	bool is_urgent;    /* there is more to send than what may wait */
+	uint64_t lazy_until_ms;
 	uint64_t retry_at_ms;
 	uint64_t retry_ms;
 	uint64_t last_byte_ms;
@@ -331,6 +338,7 @@ uint8_t *port_room_for_data(size_t *ret_size)
 
 void port_commit_data(uint32_t stream, enum frame_channel channel, size_t len)
 {
+	port.is_urgent = true;
 	frame_header(tx + port.tx_tail, FRAME_DATA, (uint16_t)channel, stream, (uint32_t)len);
 	port.tx_tail += PROTO_HEADER_BYTES + len;
 }
@@ -346,6 +354,11 @@ void port_put(uint16_t type, uint16_t flags, uint32_t stream, const void *payloa
 	}
 	if (sizeof tx - port.tx_tail < PROTO_HEADER_BYTES + len) {
 		compact();
+	}
+	if (type != FRAME_STARTED && type != FRAME_CLOSE) {
+		port.is_urgent = true;
+	} else if (port.tx_head == port.tx_tail) {
+		port.lazy_until_ms = now_ms() + TX_LAZY_MS;
 	}
 	frame_header(tx + port.tx_tail, type, flags, stream, (uint32_t)len);
 	if (len > 0) {
@@ -365,8 +378,21 @@ void port_drop_unsent(void)
 	port.has_overflow = false;
 }
 
+/* True when all that is to be sent may still wait. */
+static bool can_wait(void)
+{
+	if (port.is_urgent || port.tx_head == port.tx_tail || now_ms() >= port.lazy_until_ms) {
+		return false;
+	}
+	loop_note_deadline(port.lazy_until_ms);
+	return true;
+}
+
 void port_flush(void)
 {
+	if (can_wait()) {
+		return;
+	}
 	while (port.is_writable && port.tx_head < port.tx_tail) {
 		ssize_t n = write(port.fd, tx + port.tx_head, port.tx_tail - port.tx_head);
 
@@ -380,6 +406,7 @@ void port_flush(void)
 	}
 	if (port.tx_head == port.tx_tail) {
 		port.tx_head = port.tx_tail = 0;
+		port.is_urgent = false;
 	}
 	if (port.is_starved && room() > PORT_TX_RESERVE_BYTES + PROTO_PAYLOAD_MAX_BYTES / 2) {
 		port.is_starved = false;
@@ -391,6 +418,7 @@ void port_flush_blocking(uint64_t limit_ms)
 {
 	uint64_t until = now_ms() + limit_ms;
 
+	port.is_urgent = true;
 	for (uint64_t now; port_flush(), port.tx_head < port.tx_tail && (now = now_ms()) < until;) {
 		struct pollfd p = {.fd = port.fd, .events = POLLOUT};
 

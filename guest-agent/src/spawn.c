@@ -31,8 +31,9 @@
 
 #include "src/options.h"
 
-#define CHILD_NOFILE_SOFT 1024u
-#define CHILD_NOFILE_HARD 524288u
+/* Enough for the agent's own tables, and what programs expect. */
+#define NOFILE_SOFT 1024u
+#define NOFILE_HARD 524288u
 
 /* Written by the child, read by us after it has called execve or ended. */
 struct report {
@@ -54,12 +55,14 @@ int spawn_init(void)
 	if (!options.is_init && options.can_setuid) {
 		must_reset_oom = util_write_text("/proc/self/oom_score_adj", "-1000") == 0;
 	}
-	struct rlimit files = {CHILD_NOFILE_HARD, CHILD_NOFILE_HARD};
+	struct rlimit files = {NOFILE_SOFT, NOFILE_HARD};
 	struct rlimit infinite = {RLIM_INFINITY, RLIM_INFINITY};
 	struct rlimit core = {0, RLIM_INFINITY};
 
-	/* Inherited by the commands; the number of processes is the cgroup's business. */
+	/* Inherited by the commands, to save a few calls each time. The number of processes is the
+	 * cgroup's business. */
 	if (options.can_setuid) {
+		setgroups(0, NULL);
 		setrlimit(RLIMIT_NOFILE, &files);
 		setrlimit(RLIMIT_NPROC, &infinite);
 		setrlimit(RLIMIT_CORE, &core);
@@ -143,8 +146,6 @@ static void child_search(const struct spawn_plan *plan)
 
 static bool child_set_up(const struct spawn_plan *plan)
 {
-	struct rlimit files = {CHILD_NOFILE_SOFT, CHILD_NOFILE_HARD};
-
 	setsid();
 	if (dup2(plan->in_fd, STDIN_FILENO) < 0 || dup2(plan->out_fd, STDOUT_FILENO) < 0 ||
 		dup2(plan->err_fd, STDERR_FILENO) < 0) {
@@ -159,14 +160,10 @@ static bool child_set_up(const struct spawn_plan *plan)
 	if (must_reset_oom) {
 		util_write_text("/proc/self/oom_score_adj", "0");
 	}
-	if (!options.can_setuid) {
+	if (!options.can_setuid || plan->is_root) {
 		return true;
 	}
-	setrlimit(RLIMIT_NOFILE, &files);
-	if (plan->is_root) {
-		return true;
-	}
-	return setgroups(0, NULL) == 0 && setresgid(options.gid, options.gid, options.gid) == 0 &&
+	return setresgid(options.gid, options.gid, options.gid) == 0 &&
 	       setresuid(options.uid, options.uid, options.uid) == 0;
 }
 

@@ -29,7 +29,7 @@
 #include "src/log.h"
 #include "src/options.h"
 
-#define TREES_MAX 256u
+#define TREES_MAX 128u
 /* Kept for the kernel and the agent beyond what they use when no command has run yet. */
 #define HEADROOM_MIN_BYTES (24ull << 20)
 
