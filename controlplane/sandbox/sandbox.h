@@ -44,6 +44,7 @@ struct sandboxes_config {
 	uint64_t deadman_margin_ms; /* guest's own timer beyond the expiry */
 	uint64_t exec_output_cap;   /* bytes kept of a command's outputs */
 	unsigned max_lifetime_minutes; /* no expiry lies further ahead than this */
+	bool is_network_none_default;  /* network.default=none */
 	char *const *guest_env;        /* operator's guest.env for every sandbox */
 	const char *guest_ca_pem;      /* contents of guest.ca_file, or NULL */
 };
@@ -51,7 +52,10 @@ struct sandboxes_config {
 struct sandboxes *sandboxes_new(struct loop *loop, const struct sandboxes_config *config,
 	struct store *store, struct quotas *quotas, struct images *images, struct hv *hv,
 	struct guest_driver *guests, struct err *err);
-/* Domains run on; rows stay as they are. */
+/*
+ * Closes the hypervisor. Domains run on; rows stay as they are. What still waits or calls hears
+ * ERR_CANCELLED, from here.
+ */
 void sandboxes_free(struct sandboxes *all);
 
 /* Reads the live rows and opens the hypervisor; reconciles once that is ready. */
@@ -69,21 +73,26 @@ size_t sandboxes_count(const struct sandboxes *all);
 
 /* What the API shows; the row, and for a live sandbox its very state. Valid until the next turn. */
 const struct store_sandbox *sandbox_row(const struct sandbox *sb);
+enum sandbox_state sandbox_state(const struct sandbox *sb);
 
 /* ---- life ---- */
+
+/* In rows. */
+#define SANDBOX_NETWORK_NAME_NONE   "none"
+#define SANDBOX_NETWORK_NAME_EGRESS "egress"
 
 enum sandbox_network { SANDBOX_NETWORK_DEFAULT, SANDBOX_NETWORK_NONE, SANDBOX_NETWORK_EGRESS };
 
 struct sandbox_create_spec {
 	const char *account;
 	const char *name; /* NULL: none */
-	const char *size; /* label for the record; "custom" for explicit numbers */
+	const char *size; /* label for the record; NULL: explicit figures */
 	unsigned vcpus;
 	unsigned memory_mb;
 	unsigned disk_gb;
 	const char *image; /* NULL: the default */
 	enum sandbox_network network;
-	unsigned timeout_minutes;
+	unsigned timeout_minutes; /* 0: no expiry, unless temporary */
 	bool is_temporary;
 	char *const *env;            /* "NAME=VALUE" for every command */
 	const char *metadata;        /* JSON object as text; opaque here */
@@ -94,14 +103,17 @@ struct sandbox_create_spec {
 /*
  * Checks, charges the quota and writes the row; the rest goes on by itself. *ret is the new sandbox
  * (PROVISIONING), or the one that the same idempotency key made before (*ret_is_replay).
- * ERR_INVALID, ERR_QUOTA, ERR_CONFLICT (live name: the message has its id; key with another
- * request), ERR_UNAVAILABLE (not ready, no capacity, egress asked for without a filter),
- * ERR_NOT_FOUND (image).
+ * ERR_INVALID (also: no such image), ERR_QUOTA, ERR_CONFLICT (live name: the message has its id;
+ * key with another request), ERR_ENDED (what the key made is over: the message has its id),
+ * ERR_UNAVAILABLE (not ready, no capacity, image not verified, egress asked for without a filter).
  */
 int sandbox_create(struct sandboxes *all, const struct sandbox_create_spec *spec,
 	struct sandbox **ret, bool *ret_is_replay, struct err *err);
 
-/* Called once: with NULL when it runs, with the reason when it never will. */
+/*
+ * Called once: with NULL when it runs, with the reason as soon as it never will (a creation that
+ * failed may still be being taken back then: sandbox_wait_gone() tells the end of that).
+ */
 typedef void (*sandbox_wait_fn)(void *arg, struct sandbox *sb, const struct err *err);
 struct sandbox_wait;
 struct sandbox_wait *sandbox_wait_ready(struct sandbox *sb, sandbox_wait_fn fn, void *arg);
@@ -115,15 +127,23 @@ void sandbox_destroy(struct sandbox *sb, const char *reason);
 
 /*
  * Moves the expiry by @minutes, never beyond now + max_lifetime: guest's timer first, then row,
- * then the domain's metadata. ERR_INVALID, ERR_ENDED (the reaper was first), ERR_TIMEOUT (the guest
- * didn't say it within 2 s: the old expiry stands).
+ * then the row; the domain's metadata follow. Several at once are done one after the other.
+ * ERR_INVALID (names the limit), ERR_CONFLICT (still starting), ERR_ENDED (the reaper was first),
+ * ERR_RATE (too many wait), ERR_TIMEOUT (the guest didn't say it within 2 s: the old expiry
+ * stands).
  */
 typedef void (*sandbox_extend_fn)(void *arg, int64_t expires_at_ms, const struct err *err);
 int sandbox_extend(
 	struct sandbox *sb, unsigned minutes, sandbox_extend_fn fn, void *arg, struct err *err);
 
-/* ---- guest operations: RUNNING only, else ERR_CONFLICT (still starting), ERR_ENDED or
- * ERR_UNAVAILABLE ---- */
+/*
+ * ---- guest operations ----
+ *
+ * RUNNING only, else ERR_CONFLICT (still starting, or stopped) or ERR_ENDED. ERR_UNAVAILABLE: the
+ * agent doesn't answer. ERR_RATE: too many are under way in this sandbox. One that is under way
+ * when the sandbox ends gets ERR_ENDED. Callbacks come from the loop; from within
+ * sandboxes_free(), too.
+ */
 
 struct sandbox_exec_spec {
 	char *const *args; /* or */
@@ -144,7 +164,10 @@ struct sandbox_exec_result {
 typedef void (*sandbox_exec_fn)(
 	void *arg, const struct sandbox_exec_result *result, const struct err *err);
 
-/* A guest operation under way. Cancel: the guest stops it; the callback comes all the same. */
+/*
+ * A guest operation under way; valid until its callback. Cancel: the guest stops it; the callback
+ * comes all the same.
+ */
 struct sandbox_call;
 void sandbox_call_cancel(struct sandbox_call *call);
 /* The caller is gone: cancels, and no callback comes any more. */

@@ -1,0 +1,95 @@
+#include <string.h>
+
+#include "base/xalloc.h"
+#include "sandbox/sandbox_call.h"
+
+/*
+ * Theory of operation
+ *
+ * Outputs are collected up to the cap, both together. The guest is told the cap and keeps to it,
+ * but a guest that is broken into need not: what comes beyond is dropped here and marked.
+ */
+
+struct exec {
+	struct sandbox_call call;
+	char id[ID_BYTES];
+	struct evbuffer *out;
+	struct evbuffer *err_out;
+	size_t room;
+	bool is_cut;
+	sandbox_exec_fn fn;
+	void *arg;
+};
+
+static void exec_free(struct exec *exec)
+{
+	evbuffer_free(exec->out);
+	evbuffer_free(exec->err_out);
+	free(exec);
+}
+
+static void on_output(void *arg, int fd, const void *data, size_t len)
+{
+	struct exec *exec = arg;
+	size_t take = exec->call.is_abandoned ? 0 : MIN(len, exec->room);
+
+	exec->is_cut |= take < len;
+	exec->room -= take;
+	ASSERT(evbuffer_add(fd == 1 ? exec->out : exec->err_out, data, take) == 0);
+}
+
+static void on_done(void *arg, const struct guest_exec_result *result, const struct err *err)
+{
+	struct exec *exec = arg;
+	struct err better;
+
+	err = call_end(&exec->call, err, &better);
+	if (!exec->call.is_abandoned && err) {
+		exec->fn(exec->arg, NULL, err);
+	} else if (!exec->call.is_abandoned) {
+		struct sandbox_exec_result whole = {.id = exec->id,
+			.out = exec->out,
+			.err_out = exec->err_out,
+			.guest = *result};
+
+		whole.guest.truncated |= exec->is_cut;
+		exec->fn(exec->arg, &whole, NULL);
+	}
+	exec_free(exec);
+}
+
+struct sandbox_call *sandbox_exec(struct sandbox *sb, const struct sandbox_exec_spec *spec,
+	sandbox_exec_fn fn, void *arg, struct err *err)
+{
+	uint64_t cap = sb->all->config.exec_output_cap;
+
+	if (call_check(sb, err) != 0) {
+		return NULL;
+	}
+	struct exec *exec = xnew(struct exec);
+	const struct guest_exec_spec guest_spec = {.args = spec->args,
+		.command = spec->command,
+		.cwd = spec->cwd,
+		.env = spec->env,
+		.timeout_ms = spec->timeout_ms,
+		.output_cap = cap,
+		.stdin_pipe = spec->stdin_pipe};
+	const struct guest_exec_hooks hooks = {
+		.on_output = on_output, .on_done = on_done, .arg = exec};
+
+	id_make(exec->id, ID_EXEC);
+	exec->out = evbuffer_new();
+	exec->err_out = evbuffer_new();
+	ASSERT(exec->out && exec->err_out);
+	exec->room = (size_t)cap;
+	exec->fn = fn;
+	exec->arg = arg;
+	struct guest_call *guest_call = sb->guest->ops->exec(sb->guest, &guest_spec, &hooks, err);
+
+	if (!guest_call) {
+		exec_free(exec);
+		return NULL;
+	}
+	call_begin(sb, &exec->call, guest_call);
+	return &exec->call;
+}

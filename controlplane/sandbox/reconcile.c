@@ -1,0 +1,323 @@
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/xalloc.h"
+#include "sandbox/paths.h"
+#include "sandbox/sandbox_priv.h"
+
+/*
+ * Theory of operation
+ *
+ * A pass asks the hypervisor for all domains of this instance and compares them with the rows and
+ * with the directories. It runs once the hypervisor is ready, every PERIOD_MS after that, and when
+ * something suggests it (a call that came back late). What to do about a row and a domain is a
+ * table (reconcile_table.c); this file gathers and acts.
+ *
+ * The list is a little old when it arrives. So only sandboxes that nobody works on and whose state
+ * hasn't changed since the list was asked for are judged; what is removed without a row is removed
+ * by its id, and ids are never used twice.
+ *
+ * The first pass opens the service. A domain that can't be told yet holds it back, but not for
+ * ever.
+ */
+
+#define PERIOD_MS         30000
+#define UNSETTLED_MS      300
+#define FAILED_MS         2000
+#define FIRST_PATIENCE_MS 15000
+
+/* Something without a row that is being removed. */
+struct stray {
+	TAILQ_ENTRY(stray) link; /* sandboxes.strays */
+	struct sandboxes *all;
+	char id[ID_BYTES];
+	struct hv_paths paths;
+};
+
+static bool is_busy(const struct sandbox *sb)
+{
+	return sb->plan.phase != PLAN_DONE || sb->end_reason;
+}
+
+/* ---- acting on a live row ---- */
+
+static void on_resumed(void *arg, const struct err *err)
+{
+	struct sandbox *sb = arg;
+
+	sb->is_resume_call_due = false;
+	if (err) {
+		log_failure(LOG_LEVEL_WARN, "sandbox is paused, will retry to resume it", err,
+			"sb=%s", sb->row->id);
+	}
+	sandbox_release(sb);
+}
+
+static void resume(struct sandbox *sb)
+{
+	struct hv *hv = sb->all->hv;
+
+	if (!sb->is_resume_call_due) {
+		sandbox_hold(sb);
+		sb->is_resume_call_due = true;
+		hv->ops->resume(hv, sb->row->id, on_resumed, sb);
+	}
+}
+
+static void attach(struct sandbox *sb, const struct hv_facts *facts)
+{
+	sb->has_domain = true;
+	channel_open(sb);
+	channel_sync(sb);
+	extend_fix_metadata(sb, facts->expires_at_ms);
+	egress_update(sb);
+}
+
+static struct stray *stray_new(struct sandboxes *all, const char *id)
+{
+	struct stray *stray = xnew(struct stray);
+
+	stray->all = all;
+	snprintf(stray->id, sizeof stray->id, "%s", id);
+	all->strays_due++;
+	TAILQ_INSERT_TAIL(&all->strays, stray, link);
+	return stray;
+}
+
+static void stray_free(struct stray *stray)
+{
+	TAILQ_REMOVE(&stray->all->strays, stray, link);
+	stray->all->strays_due--;
+	paths_fini(&stray->paths);
+	free(stray);
+}
+
+static void on_stray_destroyed(void *arg, const struct err *err)
+{
+	struct stray *stray = arg;
+
+	if (err) {
+		log_failure(LOG_LEVEL_WARN, "stray domain not removed, will retry", err, "sb=%s",
+			stray->id);
+	} else {
+		/* For its directories. */
+		reconcile_soon(stray->all, 0);
+	}
+	stray_free(stray);
+}
+
+static void reap_domain(struct sandboxes *all, const char *id)
+{
+	log_warn("stray domain", "sb=%s", id);
+	struct stray *stray = stray_new(all, id);
+
+	all->hv->ops->destroy(all->hv, id, on_stray_destroyed, stray);
+}
+
+static void act_on_row(
+	struct sandbox *sb, enum reconcile_action action, const struct hv_facts *facts)
+{
+	switch (action) {
+	case RECONCILE_ATTACH:
+		attach(sb, facts);
+		break;
+	case RECONCILE_RESUME:
+		attach(sb, facts);
+		resume(sb);
+		break;
+	case RECONCILE_ENDED:
+		sandbox_domain_ended(sb, "lost");
+		break;
+	case RECONCILE_UNDO:
+	case RECONCILE_FINISH:
+		sandbox_resume_end(sb, "interrupted");
+		break;
+	case RECONCILE_REAP:
+		reap_domain(sb->all, sb->row->id);
+		break;
+	case RECONCILE_KEEP:
+	case RECONCILE_WAIT:
+	default:
+		break;
+	}
+}
+
+/* ---- a pass ---- */
+
+static const struct hv_facts *find_facts(const struct hv_facts *facts, size_t count, const char *id)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(facts[i].id, id) == 0) {
+			return &facts[i];
+		}
+	}
+	return NULL;
+}
+
+/* How many can't be told yet. */
+static size_t judge_rows(struct sandboxes *all, const struct hv_facts *facts, size_t count)
+{
+	size_t unsettled = 0;
+	struct sandbox *sb;
+
+	TAILQ_FOREACH (sb, &all->live, link) {
+		if (is_busy(sb) || sb->changed_seq > all->reconcile_seq) {
+			continue;
+		}
+		const struct hv_facts *own = find_facts(facts, count, sb->row->id);
+		enum reconcile_action action = reconcile_decide(
+			sb->state, reconcile_domain_of(own));
+
+		unsettled += action == RECONCILE_WAIT;
+		act_on_row(sb, action, own);
+	}
+	return unsettled;
+}
+
+static size_t judge_domains(struct sandboxes *all, const struct hv_facts *facts, size_t count)
+{
+	size_t unsettled = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (sandbox_find_id(all, facts[i].id)) {
+			continue;
+		}
+		enum reconcile_action action = reconcile_decide(
+			RECONCILE_NO_ROW, reconcile_domain_of(&facts[i]));
+
+		unsettled += action == RECONCILE_WAIT;
+		if (action == RECONCILE_REAP) {
+			reap_domain(all, facts[i].id);
+		}
+	}
+	return unsettled;
+}
+
+static void on_stray_removed(void *arg, const struct err *err)
+{
+	struct stray *stray = arg;
+	struct sandboxes *all = stray->all;
+	struct err home_err;
+
+	if (!err && paths_remove_home(all->config.state_dir, stray->id, &home_err) != 0) {
+		err = &home_err;
+	}
+	if (err) {
+		log_failure(LOG_LEVEL_WARN, "stray files not removed, will retry", err, "sb=%s",
+			stray->id);
+	}
+	stray_free(stray);
+}
+
+/* Directories without a live row, and without a domain that could still use them. */
+static void judge_files(struct sandboxes *all, const struct hv_facts *facts, size_t count)
+{
+	struct paths_list list;
+	struct err err;
+
+	if (paths_list(all->config.state_dir, all->config.run_dir, &list, &err) != 0) {
+		log_failure(
+			LOG_LEVEL_WARN, "can't look for stray files", &err, "live=%zu", all->count);
+		return;
+	}
+	for (size_t i = 0; i < list.count; i++) {
+		const char *id = list.ids[i];
+
+		if (sandbox_find_id(all, id) || find_facts(facts, count, id)) {
+			continue;
+		}
+		log_warn("stray files", "sb=%s", id);
+		struct stray *stray = stray_new(all, id);
+
+		paths_init(&stray->paths, all->config.state_dir, all->config.run_dir, id);
+		all->hv->ops->disk_remove(all->hv, id, &stray->paths, on_stray_removed, stray);
+	}
+	paths_list_fini(&list);
+}
+
+static void first_pass_done(struct sandboxes *all)
+{
+	all->is_reconciled = true;
+	log_info("sandboxes from before are checked", "live=%zu", all->count);
+	reaper_kick(all);
+}
+
+static void on_list(void *arg, const struct hv_facts *facts, size_t count, const struct err *err)
+{
+	struct sandboxes *all = arg;
+
+	all->is_reconciling = false;
+	if (err) {
+		log_failure(LOG_LEVEL_WARN, "can't list domains, will retry", err, "live=%zu",
+			all->count);
+		reconcile_soon(all, FAILED_MS);
+		return;
+	}
+	size_t unsettled = judge_rows(all, facts, count);
+
+	/* What is being removed from the last pass isn't begun once more. */
+	if (all->strays_due == 0) {
+		unsettled += judge_domains(all, facts, count);
+		judge_files(all, facts, count);
+	}
+	if (!all->is_reconciled &&
+		(unsettled == 0 ||
+			clock_monotonic_ms() - all->reconcile_since_ms >= FIRST_PATIENCE_MS)) {
+		first_pass_done(all);
+	}
+	reconcile_soon(all, all->is_reconcile_wanted ? 0
+			    : unsettled > 0          ? UNSETTLED_MS
+						     : PERIOD_MS);
+}
+
+static void on_turn(evutil_socket_t fd, short what, void *arg)
+{
+	struct sandboxes *all = arg;
+
+	(void)fd;
+	(void)what;
+	if (!all->is_hv_ready) {
+		/* on_ready sets the timer again. */
+		return;
+	}
+	if (all->is_reconciling) {
+		/* Its list may be from before what there is to see now. */
+		all->is_reconcile_wanted = true;
+		return;
+	}
+	if (all->reconcile_since_ms == 0) {
+		all->reconcile_since_ms = clock_monotonic_ms();
+	}
+	all->is_reconciling = true;
+	all->is_reconcile_wanted = false;
+	all->reconcile_seq = all->seq;
+	all->hv->ops->list(all->hv, on_list, all);
+}
+
+void reconcile_soon(struct sandboxes *all, unsigned ms)
+{
+	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+	uint64_t at = clock_monotonic_ms() + ms;
+
+	/* Never later than what is set already. */
+	if (!evtimer_pending(all->reconcile_timer, NULL) || at < all->reconcile_at_ms) {
+		all->reconcile_at_ms = at;
+		evtimer_add(all->reconcile_timer, &tv);
+	}
+}
+
+void reconcile_init(struct sandboxes *all)
+{
+	TAILQ_INIT(&all->strays);
+	all->reconcile_timer = evtimer_new(loop_base(all->loop), on_turn, all);
+	ASSERT(all->reconcile_timer != NULL);
+}
+
+void reconcile_fini(struct sandboxes *all)
+{
+	while (!TAILQ_EMPTY(&all->strays)) {
+		stray_free(TAILQ_FIRST(&all->strays));
+	}
+	event_free(all->reconcile_timer);
+}

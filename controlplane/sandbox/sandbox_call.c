@@ -1,0 +1,59 @@
+#include "sandbox/sandbox_call.h"
+
+int call_check(struct sandbox *sb, struct err *err)
+{
+	loop_assert();
+	if (sandbox_check_running(sb, err) != 0) {
+		return -1;
+	}
+	if (sb->call_count >= SANDBOX_CALLS_MAX) {
+		return err_set(err, ERR_RATE,
+			"%d operations are under way in this sandbox, which is the limit",
+			SANDBOX_CALLS_MAX);
+	}
+	if (!channel_is_ready(sb)) {
+		return err_set(err, ERR_UNAVAILABLE, "the guest's agent is not answering");
+	}
+	return 0;
+}
+
+void call_begin(struct sandbox *sb, struct sandbox_call *call, struct guest_call *guest_call)
+{
+	call->sb = sb;
+	call->guest_call = guest_call;
+	TAILQ_INSERT_TAIL(&sb->calls, call, link);
+	sb->call_count++;
+}
+
+const struct err *call_end(struct sandbox_call *call, const struct err *err, struct err *storage)
+{
+	struct sandbox *sb = call->sb;
+
+	TAILQ_REMOVE(&sb->calls, call, link);
+	sb->call_count--;
+	if (!err || call->is_cancelled) {
+		return err;
+	}
+	/* The channel is closed, or breaks, when the sandbox ends: that is the cause to name. */
+	if ((err->kind == ERR_CANCELLED || err->kind == ERR_UNAVAILABLE) &&
+		sandbox_check_running(sb, storage) != 0) {
+		return storage;
+	}
+	return err;
+}
+
+void sandbox_call_cancel(struct sandbox_call *call)
+{
+	loop_assert();
+	/* Without a channel its end is on the way already. */
+	if (!call->is_cancelled && call->sb->guest) {
+		call->is_cancelled = true;
+		call->sb->guest->ops->cancel(call->guest_call);
+	}
+}
+
+void sandbox_call_abandon(struct sandbox_call *call)
+{
+	call->is_abandoned = true;
+	sandbox_call_cancel(call);
+}

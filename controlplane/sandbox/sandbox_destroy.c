@@ -1,0 +1,224 @@
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/xalloc.h"
+#include "sandbox/paths.h"
+#include "sandbox/sandbox_priv.h"
+
+/*
+ * Theory of operation
+ *
+ * Removal is the undoing of the plan of creation, from wherever that has got to: the row says
+ * "deleting", then channel, domain and disk go, each tried until it succeeds, then the row says
+ * "deleted" and the quota is given back. A creation that fails goes the same way without
+ * "deleting", and ends as "failed".
+ *
+ * When a row can't be written, a timer tries that again: first the intent, in the end the result.
+ */
+
+#define ROW_RETRY_MS 1000
+
+static void retry_row(struct sandbox *sb, const struct err *err)
+{
+	struct timeval tv = {.tv_sec = ROW_RETRY_MS / 1000, .tv_usec = ROW_RETRY_MS % 1000 * 1000};
+
+	log_failure(
+		LOG_LEVEL_ERR, "sandbox row not written, will retry", err, "sb=%s", sb->row->id);
+	evtimer_add(sb->retry_timer, &tv);
+}
+
+static void begin_end(struct sandbox *sb)
+{
+	struct err err;
+
+	if (sandbox_set_state(sb, SANDBOX_DELETING, sb->end_reason, &err) != 0) {
+		retry_row(sb, &err);
+		return;
+	}
+	(void)sandbox_check_running(sb, &err);
+	extend_end_all(sb, &err);
+	plan_unwind(&sb->plan, &err);
+}
+
+static void finish_end(struct sandbox *sb)
+{
+	bool has_failed = sb->state == SANDBOX_PROVISIONING;
+	const char *reason = NULL;
+	struct err err;
+
+	if (has_failed) {
+		reason = sb->failure.kind == ERR_INTERNAL ? "internal error" : sb->failure.msg;
+	}
+	if (sandbox_set_state(sb, has_failed ? SANDBOX_FAILED : SANDBOX_DELETED, reason, &err) !=
+		0) {
+		retry_row(sb, &err);
+		return;
+	}
+	quota_refund(&sb->charge);
+	sandbox_retire(sb);
+}
+
+void sandbox_on_retry_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct sandbox *sb = arg;
+
+	(void)fd;
+	(void)what;
+	if (sb->plan.phase == PLAN_UNWOUND) {
+		finish_end(sb);
+	} else if (sb->state != SANDBOX_DELETING) {
+		begin_end(sb);
+	}
+}
+
+void sandbox_destroy(struct sandbox *sb, const char *reason)
+{
+	loop_assert();
+	if (sb->end_reason || sandbox_state_is_final(sb->state)) {
+		return;
+	}
+	sb->end_reason = xstrdup(reason);
+	if (sb->state == SANDBOX_DELETING) {
+		/* From before, and not judged yet: reconcile goes on with it. */
+		return;
+	}
+	begin_end(sb);
+}
+
+void sandbox_resume_end(struct sandbox *sb, const char *interrupted)
+{
+	struct err err;
+
+	err_set(&err, ERR_ENDED, "%s", interrupted);
+	if (sb->state == SANDBOX_DELETING && !sb->end_reason) {
+		sb->end_reason = xstrdup(sb->row->reason ? sb->row->reason : interrupted);
+	}
+	if (sb->state == SANDBOX_PROVISIONING) {
+		sb->failure = err;
+	}
+	plan_unwind(&sb->plan, &err);
+}
+
+void sandbox_domain_ended(struct sandbox *sb, const char *reason)
+{
+	const char *why = sandbox_is_due(sb, clock_wall_ms()) ? "expired" : reason;
+	struct err err;
+
+	if (sb->state == SANDBOX_PROVISIONING) {
+		sandbox_create_domain_ended(sb);
+		return;
+	}
+	if (sb->end_reason || sb->state == SANDBOX_DELETING) {
+		return;
+	}
+	if (sb->row->is_temporary || strcmp(why, "expired") == 0) {
+		sandbox_destroy(sb, why);
+		return;
+	}
+	if (sb->state != SANDBOX_RUNNING) {
+		return;
+	}
+	if (sandbox_set_state(sb, SANDBOX_STOPPED, why, &err) != 0) {
+		/* Reconcile comes to the same result. */
+		log_failure(LOG_LEVEL_ERR, "sandbox row not written, will retry", &err, "sb=%s",
+			sb->row->id);
+		return;
+	}
+	sb->has_domain = false;
+	(void)sandbox_check_running(sb, &err);
+	extend_end_all(sb, &err);
+	channel_close(sb);
+}
+
+/* ---- undoing the plan ---- */
+
+void sandbox_undo_channel(void *arg)
+{
+	struct sandbox *sb = arg;
+
+	evtimer_del(sb->boot_timer);
+	channel_close(sb);
+	plan_answer(&sb->plan, NULL);
+}
+
+static void on_domain_undone(void *arg, const struct err *err)
+{
+	struct sandbox *sb = arg;
+
+	plan_answer(&sb->plan, err);
+}
+
+void sandbox_undo_domain(void *arg)
+{
+	struct sandbox *sb = arg;
+	struct hv *hv = sb->all->hv;
+
+	sb->has_domain = false;
+	hv->ops->destroy(hv, sb->row->id, on_domain_undone, sb);
+}
+
+static void on_disk_undone(void *arg, const struct err *err)
+{
+	struct sandbox *sb = arg;
+	struct err home_err;
+
+	if (!err && paths_remove_home(sb->all->config.state_dir, sb->row->id, &home_err) != 0) {
+		err = &home_err;
+	}
+	plan_answer(&sb->plan, err);
+}
+
+void sandbox_undo_disk(void *arg)
+{
+	struct sandbox *sb = arg;
+	struct hv *hv = sb->all->hv;
+
+	hv->ops->disk_remove(hv, sb->row->id, &sb->paths, on_disk_undone, sb);
+}
+
+/* ---- the plan's hooks ---- */
+
+static void on_done(void *arg)
+{
+	struct sandbox *sb = arg;
+
+	/* The channel may have been lost since it was configured. */
+	channel_sync(sb);
+}
+
+static void on_unwinding(void *arg, const char *step, const struct err *why)
+{
+	struct sandbox *sb = arg;
+
+	if (!step) {
+		return;
+	}
+	sb->failure = *why;
+	if (why->kind == ERR_INTERNAL) {
+		err_wrap(&sb->failure, "start %s (%s)", sb->row->id, step);
+	}
+	log_failure(
+		LOG_LEVEL_WARN, "sandbox creation failed", why, "sb=%s step=%s", sb->row->id, step);
+	sandbox_tell_waits(sb);
+}
+
+static void on_retry(void *arg, const char *step, const struct err *err, unsigned tries)
+{
+	const struct sandbox *sb = arg;
+
+	log_failure(LOG_LEVEL_WARN, "sandbox removal failed, will retry", err,
+		"sb=%s step=%s tries=%u", sb->row->id, step, tries);
+}
+
+static void on_unwound(void *arg)
+{
+	finish_end(arg);
+}
+
+const struct plan_hooks sandbox_plan_hooks = {
+	.on_done = on_done,
+	.on_unwinding = on_unwinding,
+	.on_retry = on_retry,
+	.on_unwound = on_unwound,
+};

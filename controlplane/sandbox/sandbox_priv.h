@@ -1,0 +1,213 @@
+#pragma once
+
+/*
+ * sandbox_priv - what the files of this folder share
+ *
+ * Purpose: the two structs and the calls between sandbox.c (registry and object), the plan's steps
+ *          (sandbox_create.c, sandbox_destroy.c), the channel, and what watches over them
+ * (reaper.c, reconcile.c, egress.c, extend.c). Owns:    see each field. Nobody outside of sandbox/
+ * includes this. Thread:  loop.
+ *
+ * A sandbox is in the registry until its state is final; the object stays until its waits have been
+ * told and nobody holds it. Whoever hands it to the hypervisor as an argument outside of its plan
+ * holds it meanwhile (sandbox_hold); the plan needn't, since it is what ends the sandbox.
+ */
+
+#include <event2/event.h>
+#include <sys/queue.h>
+
+#include "base/log.h"
+#include "sandbox/plan.h"
+#include "sandbox/reconcile_table.h"
+#include "sandbox/sandbox.h"
+
+#define SANDBOX_CALLS_MAX   64 /* guest operations at a time in one sandbox */
+#define SANDBOX_WAITS_MAX   256
+#define SANDBOX_EXTENDS_MAX 16
+
+/* Who uses the one configure call that a channel may have under way. */
+enum config_owner { CONFIG_NOBODY, CONFIG_BOOT, CONFIG_SYNC, CONFIG_EXTEND };
+
+enum link_state { LINK_UNKNOWN, LINK_DOWN, LINK_UP };
+
+/* What of the plan waits for the channel to be READY. */
+enum boot_wait { BOOT_WAITS_FOR_NOTHING, BOOT_WAITS_TO_GO_ON, BOOT_WAITS_TO_CONFIGURE };
+
+struct extend_request; /* extend.c */
+
+struct sandbox {
+	TAILQ_ENTRY(sandbox) link; /* sandboxes.live or .ended */
+	struct sandboxes *all;
+	struct store_sandbox *row;
+	enum sandbox_state state;
+	unsigned holds;
+	uint64_t changed_seq; /* sandboxes.seq when the state changed last */
+
+	struct hv_paths paths;
+	struct image *image; /* while it is created */
+	struct quota_charge charge;
+	struct plan plan;
+	struct err failure;        /* why its creation failed; kind NONE: it didn't */
+	char *end_reason;          /* why it is to go; NULL: it isn't */
+	struct event *retry_timer; /* a row that couldn't be written, sandbox_destroy.c */
+
+	/* channel.c */
+	struct guest *guest;
+	struct guest_call *config_call;
+	enum config_owner config_owner;
+	bool is_sync_due; /* the guest's settings may not be what they should */
+	enum boot_wait boot_wait;
+	struct event *boot_timer;
+	struct log_limit log_limit;
+
+	/* egress.c */
+	bool has_domain;
+	enum link_state link_is;
+	enum link_state link_sent; /* by the call under way */
+	bool is_link_call_due;
+	struct event *link_timer;
+
+	/* extend.c */
+	bool is_expiry_call_due;
+	int64_t expiry_sent_ms;
+	TAILQ_HEAD(, extend_request) extends;
+	size_t extend_count;
+	struct event *extend_timer;
+
+	bool is_resume_call_due; /* reconcile.c */
+
+	TAILQ_HEAD(, sandbox_wait) waits;
+	size_t wait_count;
+	bool is_telling;
+	TAILQ_HEAD(, sandbox_call) calls;
+	size_t call_count;
+};
+
+TAILQ_HEAD(sandbox_list, sandbox);
+
+struct sandboxes {
+	struct loop *loop;
+	struct sandboxes_config config; /* strings are copies */
+	struct store *store;
+	struct quotas *quotas;
+	struct images *images;
+	struct hv *hv;
+	struct guest_driver *guests;
+	struct sandbox_list live;
+	struct sandbox_list ended; /* held, or waits not yet told */
+	size_t count;
+	uint64_t seq;
+
+	bool is_hv_open;
+	bool is_hv_ready;
+	struct err hv_why;
+
+	/* egress.c */
+	bool has_egress;
+	char *egress_why;
+
+	struct event *reaper_timer;
+
+	/* reconcile.c */
+	struct event *reconcile_timer;
+	bool is_reconciling;
+	bool is_reconcile_wanted;
+	bool is_reconciled; /* once */
+	uint64_t reconcile_seq;
+	uint64_t reconcile_at_ms;    /* when the timer fires */
+	uint64_t reconcile_since_ms; /* the first pass began */
+	TAILQ_HEAD(, stray) strays;
+	unsigned strays_due;
+};
+
+/* ---- sandbox.c ---- */
+
+/* Takes @row. In the registry from now on. */
+struct sandbox *sandbox_new(
+	struct sandboxes *all, struct store_sandbox *row, enum sandbox_state state);
+struct sandbox *sandbox_find_id(struct sandboxes *all, const char *id);
+void sandbox_hold(struct sandbox *sb);
+void sandbox_release(struct sandbox *sb);
+/* Tells, with the next turn, the waits that the present state answers. */
+void sandbox_tell_waits(struct sandbox *sb);
+/* The state is final: out of the registry; freed as soon as that may be. */
+void sandbox_retire(struct sandbox *sb);
+/* 0 when guest operations are legal. */
+int sandbox_check_running(const struct sandbox *sb, struct err *err);
+bool sandbox_is_due(const struct sandbox *sb, int64_t now_ms);
+
+/* ---- sandbox_create.c: the plan ---- */
+
+void sandbox_plan_init(struct sandbox *sb);
+void sandbox_plan_fini(struct sandbox *sb);
+/* The domain ended: when the creation waits for the guest, it needn't any longer. */
+void sandbox_create_domain_ended(struct sandbox *sb);
+
+/* ---- sandbox_destroy.c: undoing it ---- */
+
+void sandbox_undo_channel(void *arg);
+void sandbox_undo_domain(void *arg);
+void sandbox_undo_disk(void *arg);
+extern const struct plan_hooks sandbox_plan_hooks;
+void sandbox_on_retry_timer(evutil_socket_t fd, short what, void *arg);
+/* Goes on with the removal of a row that says DELETING, or undoes an interrupted creation. */
+void sandbox_resume_end(struct sandbox *sb, const char *interrupted);
+/* The domain ended without being asked to. */
+void sandbox_domain_ended(struct sandbox *sb, const char *reason);
+
+/* ---- channel.c ---- */
+
+void channel_open(struct sandbox *sb);
+/* Ends every call and the channel. None is fine. */
+void channel_close(struct sandbox *sb);
+bool channel_is_ready(const struct sandbox *sb);
+/* Starts the one configure call; ERR_CONFLICT when there is one under way. */
+int channel_configure(struct sandbox *sb, enum config_owner owner,
+	const struct guest_config *config, struct err *err);
+/* The owner doesn't wait for it any longer. */
+void channel_disown_config(struct sandbox *sb);
+/* The same with everything that the guest should know. */
+int channel_configure_all(struct sandbox *sb, enum config_owner owner, struct err *err);
+/* What the guest's own timer is to be set to for that expiry; 0: never. */
+uint64_t channel_deadline_ms(const struct sandbox *sb, int64_t expires_at_ms);
+/* Sends the settings as soon as that is possible. */
+void channel_sync(struct sandbox *sb);
+
+/* ---- sandbox_create.c: what the channel tells the plan ---- */
+
+void sandbox_create_guest_ready(struct sandbox *sb);
+void sandbox_create_configured(struct sandbox *sb, const struct err *err);
+
+/* ---- extend.c ---- */
+
+void extend_init(struct sandbox *sb);
+void extend_fini(struct sandbox *sb);
+/* The guest's answer to CONFIG_EXTEND. */
+void extend_configured(struct sandbox *sb, const struct err *err);
+/* Goes on with the first one, when that is possible now. */
+void extend_kick(struct sandbox *sb);
+/* All that wait are answered with @err. */
+void extend_end_all(struct sandbox *sb, const struct err *err);
+/* The domain's metadata say @expires_at_ms: put them right where the row says something else. */
+void extend_fix_metadata(struct sandbox *sb, int64_t expires_at_ms);
+
+/* ---- egress.c ---- */
+
+void egress_init(struct sandbox *sb);
+void egress_fini(struct sandbox *sb);
+/* Makes the link of a domain what it should be. */
+void egress_update(struct sandbox *sb);
+bool sandbox_has_network(const struct sandbox *sb);
+
+/* ---- reaper.c ---- */
+
+void reaper_init(struct sandboxes *all);
+/* An expiry is new or has changed. */
+void reaper_kick(struct sandboxes *all);
+void reaper_fini(struct sandboxes *all);
+
+/* ---- reconcile.c ---- */
+
+void reconcile_init(struct sandboxes *all);
+void reconcile_soon(struct sandboxes *all, unsigned ms);
+void reconcile_fini(struct sandboxes *all);

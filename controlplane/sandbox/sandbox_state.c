@@ -1,0 +1,105 @@
+#include "sandbox/sandbox_state.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/xalloc.h"
+#include "sandbox/sandbox_priv.h"
+
+#define TO(state) (1U << SANDBOX_##state)
+
+/* The states that may follow each. */
+static const unsigned next_states[] = {
+	[SANDBOX_PROVISIONING] = TO(RUNNING) | TO(DELETING) | TO(FAILED),
+	[SANDBOX_RUNNING] = TO(STOPPED) | TO(DELETING),
+	[SANDBOX_STOPPED] = TO(DELETING),
+	[SANDBOX_DELETING] = TO(DELETED),
+	[SANDBOX_DELETED] = 0,
+	[SANDBOX_FAILED] = 0,
+};
+_Static_assert(ARRAY_SIZE(next_states) == SANDBOX_STATE_MAX, "every state has its line");
+
+static const char *const state_names[] = {
+#define X(id, name) [SANDBOX_##id] = name,
+	SANDBOX_STATES(X)
+#undef X
+};
+
+const char *sandbox_state_name(enum sandbox_state state)
+{
+	ASSERT(state < SANDBOX_STATE_MAX);
+	return state_names[state];
+}
+
+bool sandbox_state_parse(const char *name, enum sandbox_state *ret)
+{
+	for (unsigned i = 0; i < SANDBOX_STATE_MAX; i++) {
+		if (strcmp(state_names[i], name) == 0) {
+			*ret = (enum sandbox_state)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool sandbox_state_can(enum sandbox_state from, enum sandbox_state to)
+{
+	ASSERT(from < SANDBOX_STATE_MAX && to < SANDBOX_STATE_MAX);
+	return next_states[from] & 1U << to;
+}
+
+bool sandbox_state_is_final(enum sandbox_state state)
+{
+	return next_states[state] == 0;
+}
+
+static void copy_text(char **field, const char *text)
+{
+	char *copy = xstrdup(text);
+
+	free(*field);
+	*field = copy;
+}
+
+int sandbox_set_state(
+	struct sandbox *sb, enum sandbox_state to, const char *reason, struct err *err)
+{
+	struct store_sandbox *row = sb->row;
+	bool is_final = sandbox_state_is_final(to);
+	bool has_process = to == SANDBOX_RUNNING || to == SANDBOX_DELETING;
+	int64_t now = clock_wall_ms();
+	const struct store_sandbox_change change = {
+		.state = sandbox_state_name(to),
+		.reason = reason,
+		.ready_at_ms = to == SANDBOX_RUNNING ? now : 0,
+		.ended_at_ms = is_final ? now : 0,
+		.pid = has_process ? row->pid : 0,
+		.pid_start = has_process ? row->pid_start : 0,
+		.releases_uid = is_final,
+	};
+
+	ASSERT(sandbox_state_can(sb->state, to));
+	if (store_sandbox_set_state(sb->all->store, row->id, &change, err) != 0) {
+		return -1;
+	}
+	char quoted[256];
+	const char *text = reason ? reason : row->reason ? row->reason : "";
+
+	log_info("sandbox state", "sb=%s from=%s to=%s reason=%s", row->id,
+		sandbox_state_name(sb->state), change.state,
+		log_quote(quoted, sizeof quoted, text, strlen(text)));
+	copy_text(&row->state, change.state);
+	if (reason) {
+		copy_text(&row->reason, reason);
+	}
+	row->ready_at_ms = change.ready_at_ms ? change.ready_at_ms : row->ready_at_ms;
+	row->ended_at_ms = change.ended_at_ms;
+	row->pid = change.pid;
+	row->pid_start = change.pid_start;
+	row->uid = is_final ? 0 : row->uid;
+	sb->state = to;
+	sb->changed_seq = ++sb->all->seq;
+	sandbox_tell_waits(sb);
+	return 0;
+}
