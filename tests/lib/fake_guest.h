@@ -1,0 +1,83 @@
+#pragma once
+
+/*
+ * fake_guest - agents in memory
+ *
+ * Purpose: implements guest.h for tests of everything above it. Behind each running domain of a
+ *          fake_hv there is a machine with files and settings; a channel to it says hello, runs
+ *          small programs and moves files.
+ * Owns:    machines and open channels. A machine lives as long as its domain, so a channel that is
+ *          opened again finds its files.
+ * Thread:  loop.
+ * Uses:    base, loop, guest.h, fake_hv, proto (numbers of statuses).
+ *
+ *	struct fake_guest *guests = fake_guest_new(loop, hv);
+ *	… give fake_guest_driver(guests) to sandboxes_new() …
+ *	fake_guest_free(guests); (before the fake_hv; asserts that every channel was closed)
+ *
+ * Programs, as a command or as args joined by blanks:
+ *   true, false, exit N, kill N, echo TEXT, warn TEXT (to stderr), cat (stdin to stdout),
+ *   bytes N (N times 'x'), env NAME, sleep MS, hang (never answers, see hang_ms)
+ * anything else ends with 127. fake_guest_set_program() puts an own function before them.
+ */
+
+#include "agent/guest.h"
+#include "fake_hv.h"
+
+enum fake_guest_op {
+	FAKE_GUEST_CONFIGURE,
+	FAKE_GUEST_EXEC,
+	FAKE_GUEST_PUT,
+	FAKE_GUEST_GET,
+	FAKE_GUEST_LIST,
+	FAKE_GUEST_SHUTDOWN,
+	FAKE_GUEST_OP_MAX
+};
+
+struct fake_guest;
+
+struct fake_guest *fake_guest_new(struct loop *loop, struct fake_hv *hv);
+void fake_guest_free(struct fake_guest *fake);
+struct guest_driver *fake_guest_driver(struct fake_guest *fake);
+
+/* As in fake_hv.h: FAIL is ERR_GUEST unless .kind says another; TIMEOUT is an agent that hangs and
+ * that the driver gives up after .delay_ms; HOLD waits for fake_guest_release(). */
+void fake_guest_script(
+	struct fake_guest *fake, enum fake_guest_op op, const struct fake_script *script);
+void fake_guest_release(struct fake_guest *fake, enum fake_guest_op op);
+unsigned fake_guest_calls(const struct fake_guest *fake, enum fake_guest_op op);
+
+/* From a machine's start, or the channel's, to its hello. Below 0: it never says it. Default 0. */
+void fake_guest_set_hello_delay(struct fake_guest *fake, int ms);
+/* Breaks the channel of the machine behind @id; it is back after @back_ms, below 0: never. */
+void fake_guest_drop(struct fake_guest *fake, const char *id, int back_ms);
+
+size_t fake_guest_open_count(const struct fake_guest *fake);
+size_t fake_guest_call_count(const struct fake_guest *fake);
+
+/* What machine @id was told; NULL: nothing yet. Valid until the next turn. */
+struct fake_settings {
+	unsigned times;
+	char hostname[128];
+	int64_t wall_ms;
+	bool has_deadline;
+	uint64_t deadline_ms;
+	char **env;
+	char *ca_pem;
+	bool was_seeded;
+};
+const struct fake_settings *fake_guest_settings(struct fake_guest *fake, const char *id);
+
+/* ---- own programs ---- */
+
+struct fake_exec {
+	const char *command; /* args joined by blanks */
+	char *const *env;
+	uint64_t timeout_ms;
+	struct evbuffer *input; /* all of stdin */
+};
+/* True: it is this program's. It calls the two below, now or later. */
+typedef bool (*fake_program_fn)(void *arg, struct guest_call *call, const struct fake_exec *exec);
+void fake_guest_set_program(struct fake_guest *fake, fake_program_fn fn, void *arg);
+void fake_exec_output(struct guest_call *call, int fd, const void *data, size_t len);
+void fake_exec_exit(struct guest_call *call, int code);

@@ -1,0 +1,98 @@
+#pragma once
+
+/*
+ * fake_hv - a hypervisor in memory
+ *
+ * Purpose: implements hv.h for tests of everything above it, up to a whole daemon in one process.
+ *          Disks are small real files at the paths that the domain layer chose, so that what is
+ *          left over can be seen; domains are entries of a table.
+ * Owns:    its domains. They outlive close(): a new registry finds them, as after a restart.
+ * Thread:  loop.
+ * Uses:    base, loop, hv.h.
+ *
+ *	struct fake_hv *hv = fake_hv_new(loop);
+ *	fake_hv_script(hv, FAKE_HV_START, &(struct fake_script){.mode = FAKE_FAIL, .times = 1});
+ *	… give fake_hv_iface(hv) to sandboxes_new() …
+ *	assert_int_equal(fake_hv_count(hv), 0);
+ *	fake_hv_free(hv);
+ *
+ * Calls for one id run in order, as the contract says; an answer of ERR_TIMEOUT frees the lane.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "hv/hv.h"
+#include "loop/loop.h"
+
+enum fake_mode {
+	FAKE_OK,
+	FAKE_FAIL,        /* no effect, then an error of .kind */
+	FAKE_EFFECT_FAIL, /* takes effect and reports an error all the same */
+	FAKE_TIMEOUT,     /* ERR_TIMEOUT after .delay_ms; takes effect .late_ms later, 0: never */
+	FAKE_HOLD,        /* waits for the release function */
+};
+
+/* What the next calls of an operation do. */
+struct fake_script {
+	enum fake_mode mode;
+	enum err_kind kind; /* 0: ERR_INTERNAL */
+	unsigned skip;      /* so many calls are fine first */
+	unsigned times;     /* then so many follow the script; 0: all */
+	unsigned delay_ms;
+	unsigned late_ms;
+};
+
+enum fake_hv_op {
+	FAKE_HV_DISK_CREATE,
+	FAKE_HV_DISK_REMOVE,
+	FAKE_HV_START,
+	FAKE_HV_DESTROY,
+	FAKE_HV_RESUME,
+	FAKE_HV_SET_EXPIRY,
+	FAKE_HV_SET_LINK,
+	FAKE_HV_LIST,
+	FAKE_HV_OP_MAX
+};
+
+struct fake_hv;
+
+struct fake_hv *fake_hv_new(struct loop *loop);
+void fake_hv_free(struct fake_hv *fake);
+struct hv *fake_hv_iface(struct fake_hv *fake);
+
+/* Replaces what was scripted for @op. NULL: everything is fine again. */
+void fake_hv_script(struct fake_hv *fake, enum fake_hv_op op, const struct fake_script *script);
+/* Lets all held calls of @op go on; ends its script. */
+void fake_hv_release(struct fake_hv *fake, enum fake_hv_op op);
+/* How often @op was called; how many calls are held now. */
+unsigned fake_hv_calls(const struct fake_hv *fake, enum fake_hv_op op);
+unsigned fake_hv_held(const struct fake_hv *fake, enum fake_hv_op op);
+/* Whether open() is answered with on_ready; changes are told to who has it open. Default: true. */
+void fake_hv_set_ready(struct fake_hv *fake, bool is_ready);
+bool fake_hv_is_open(const struct fake_hv *fake);
+
+/* ---- domains ---- */
+
+struct fake_domain {
+	struct hv_facts facts;
+	bool is_foreign; /* of another instance: listed to nobody */
+	bool has_network;
+	bool is_link_up;
+	uid_t uid;
+	char agent_socket[108];
+};
+
+/* Valid until the loop's next turn; NULL: none. */
+struct fake_domain *fake_hv_find(struct fake_hv *fake, const char *id);
+/* All of them, foreign ones too. */
+size_t fake_hv_count(const struct fake_hv *fake);
+/* One that nobody asked for. */
+struct fake_domain *fake_hv_add(struct fake_hv *fake, const char *id);
+/* It ends by itself; @is_told: an event says so. */
+void fake_hv_stop_domain(struct fake_hv *fake, const char *id, bool is_told);
+
+/* For fake_guest: which channels have a machine behind them, and when that changes. */
+typedef void (*fake_hv_watch_fn)(void *arg, const char *agent_socket, bool is_up);
+void fake_hv_watch(struct fake_hv *fake, fake_hv_watch_fn fn, void *arg);
+bool fake_hv_is_up(const struct fake_hv *fake, const char *agent_socket);

@@ -1,0 +1,58 @@
+#include "fake_images.h"
+
+#include <string.h>
+
+#include "base/xalloc.h"
+
+struct images {
+	struct image image;
+};
+
+struct images *fake_images_new(void)
+{
+	struct images *images = xnew(struct images);
+
+	images->image = (struct image){.refs = 1,
+		.name = (char *)"minimal",
+		.version = (char *)"0123456789abcdef",
+		.kernel = (char *)"/nonexistent/vmlinuz",
+		.initrd = (char *)"/nonexistent/initrd.img",
+		.base = (char *)"/nonexistent/root.qcow2",
+		.cmdline = (char *)"quiet",
+		.virtual_size_bytes = UINT64_C(2) << 30,
+		.kernel_version = (char *)"6.1",
+		.agent_version = (char *)"0",
+		.created = (char *)"2026-01-01T00:00:00Z"};
+	return images;
+}
+
+void fake_images_free(struct images *images)
+{
+	ASSERT(images->image.refs == 1);
+	free(images);
+}
+
+struct image *image_ref(struct image *image)
+{
+	image->refs++;
+	return image;
+}
+
+void image_unref(struct image *image)
+{
+	if (image) {
+		ASSERT(image->refs > 1);
+		image->refs--;
+	}
+}
+
+struct image *image_get(
+	struct images *images, const char *name, const char *version, struct err *err)
+{
+	if ((name && strcmp(name, images->image.name) != 0) ||
+		(version && strcmp(version, images->image.version) != 0)) {
+		err_set(err, ERR_INVALID, "no such image; there is: minimal");
+		return NULL;
+	}
+	return image_ref(&images->image);
+}
