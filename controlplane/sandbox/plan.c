@@ -32,6 +32,8 @@ static void turn_round(struct plan *plan, const char *step)
 static void run_step(struct plan *plan)
 {
 	if (plan->is_stopping) {
+		/* After the last step there is none under way. */
+		plan->at = MIN(plan->at, plan->count - 1);
 		turn_round(plan, NULL);
 	} else if (plan->at == plan->count) {
 		plan->phase = PLAN_DONE;
