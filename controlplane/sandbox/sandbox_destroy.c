@@ -75,14 +75,11 @@ void sandbox_on_retry_timer(evutil_socket_t fd, short what, void *arg)
 void sandbox_destroy(struct sandbox *sb, const char *reason)
 {
 	loop_assert();
-	if (sb->end_reason || sandbox_state_is_final(sb->state)) {
+	/* One that is "deleting" from before goes on with the first reconciliation. */
+	if (sb->end_reason || sb->state == SANDBOX_DELETING || sandbox_state_is_final(sb->state)) {
 		return;
 	}
 	sb->end_reason = xstrdup(reason);
-	if (sb->state == SANDBOX_DELETING) {
-		/* From before, and not judged yet: reconcile goes on with it. */
-		return;
-	}
 	begin_end(sb);
 }
 

@@ -33,6 +33,8 @@ struct fake_job {
 	char *run_dir;
 	int64_t expires_at_ms;
 	bool is_up;
+	struct hv_facts *facts; /* LIST */
+	size_t count;
 	hv_done_fn done;
 	hv_start_fn start_done;
 	hv_list_fn list_done;
@@ -184,20 +186,17 @@ static int act(struct fake_job *job, struct err *err)
 
 /* ---- jobs ---- */
 
-static void answer_list(struct fake_job *job)
+/* What there is now: a real list is older than its answer, and so is this one. */
+static void gather(struct fake_job *job)
 {
-	struct hv_facts *facts = NULL;
-	size_t count = 0;
 	struct fake_entry *entry;
 
 	TAILQ_FOREACH (entry, &job->fake->domains, link) {
 		if (!entry->domain.is_foreign) {
-			facts = xrealloc(facts, count + 1, sizeof *facts);
-			facts[count++] = entry->domain.facts;
+			job->facts = xrealloc(job->facts, job->count + 1, sizeof *job->facts);
+			job->facts[job->count++] = entry->domain.facts;
 		}
 	}
-	job->list_done(job->arg, facts, count, NULL);
-	free(facts);
 }
 
 static void answer(struct fake_job *job, const struct err *err)
@@ -206,7 +205,7 @@ static void answer(struct fake_job *job, const struct err *err)
 		if (err) {
 			job->list_done(job->arg, NULL, 0, err);
 		} else {
-			answer_list(job);
+			job->list_done(job->arg, job->facts, job->count, NULL);
 		}
 	} else if (job->op == FAKE_HV_START) {
 		job->start_done(job->arg, err ? NULL : &job->domain.facts, err);
@@ -222,6 +221,7 @@ static void job_free(struct fake_job *job)
 	free(job->disk_dir);
 	free(job->overlay);
 	free(job->run_dir);
+	free(job->facts);
 	free(job);
 }
 
@@ -450,8 +450,11 @@ static void fake_set_link(struct hv *hv, const char *id, bool is_up, hv_done_fn 
 
 static void fake_list(struct hv *hv, hv_list_fn done, void *arg)
 {
-	job_new(fake_of(hv), FAKE_HV_LIST, "*", arg)->list_done = done;
-	activate(fake_of(hv));
+	struct fake_job *job = job_new(fake_of(hv), FAKE_HV_LIST, "*", arg);
+
+	job->list_done = done;
+	gather(job);
+	activate(job->fake);
 }
 
 static const struct hv_ops fake_ops = {
@@ -591,6 +594,16 @@ void fake_hv_stop_domain(struct fake_hv *fake, const char *id, bool is_told)
 	if (is_told && fake->is_open) {
 		fake->hooks.on_event(fake->hooks.arg, copy, HV_EVENT_STOPPED);
 	}
+}
+
+void fake_hv_tell(struct fake_hv *fake, const char *id, enum hv_event event)
+{
+	fake->hooks.on_event(fake->hooks.arg, id, event);
+}
+
+void fake_hv_tell_late(struct fake_hv *fake, const char *id)
+{
+	fake->hooks.on_late(fake->hooks.arg, id);
 }
 
 void fake_hv_watch(struct fake_hv *fake, fake_hv_watch_fn fn, void *arg)

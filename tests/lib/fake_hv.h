@@ -91,6 +91,9 @@ size_t fake_hv_count(const struct fake_hv *fake);
 struct fake_domain *fake_hv_add(struct fake_hv *fake, const char *id);
 /* It ends by itself; @is_told: an event says so. */
 void fake_hv_stop_domain(struct fake_hv *fake, const char *id, bool is_told);
+/* Says that something happened, whether or not it did; or that a late call for @id came back. */
+void fake_hv_tell(struct fake_hv *fake, const char *id, enum hv_event event);
+void fake_hv_tell_late(struct fake_hv *fake, const char *id);
 
 /* For fake_guest: which channels have a machine behind them, and when that changes. */
 typedef void (*fake_hv_watch_fn)(void *arg, const char *agent_socket, bool is_up);

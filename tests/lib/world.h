@@ -53,6 +53,9 @@ void world_stop(struct world *w);
 /* Everything. Fails the test when a channel, a call or a charge is left. */
 void world_free(struct world *w);
 
+/* Has the registry look at domains and files again. */
+void world_reconcile(struct world *w);
+
 /* One turn of the loop, which lasts a few milliseconds at most. */
 void world_turn(struct world *w);
 /* Runs the loop until @cond is true; fails the test after WORLD_PATIENCE_MS. */
