@@ -33,19 +33,19 @@ static void on_configured(void *arg, const struct guest_status *status, const st
 		break;
 	case CONFIG_SYNC:
 		if (err) {
-			/* With the next hello, or the next reconciliation. */
+			/* Not at once: with the next hello, or the next reconciliation. */
 			log_failure(LOG_LEVEL_WARN, "guest not configured, will retry", err,
 				"sb=%s", sb->row->id);
 			sb->is_sync_due = true;
-			break;
+			extend_kick(sb);
+			return;
 		}
-		channel_sync(sb);
 		break;
 	case CONFIG_NOBODY:
 	default:
-		channel_sync(sb);
 		break;
 	}
+	channel_sync(sb);
 	extend_kick(sb);
 }
 

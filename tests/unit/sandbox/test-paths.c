@@ -6,8 +6,10 @@
 #include "sandbox/paths.h"
 #include "tests/lib/tmpdir.h"
 
-#define ID    "sb_0123456789abcdef0123"
-#define OTHER "sb_ffffffffffffffffffff"
+#define DIGITS       "0123456789abcdef0123"
+#define OTHER_DIGITS "ffffffffffffffffffff"
+#define ID           "sb_" DIGITS
+#define OTHER        "sb_" OTHER_DIGITS
 
 static void test_layout_keeps_disk_and_sockets_apart(void **state)
 {
@@ -67,8 +69,8 @@ static void test_list_finds_each_id_once_and_nothing_else(void **state)
 	make_dir("sandboxes", ID);
 	make_dir("sandboxes", "lost+found");
 	make_dir("sandboxes", "sb_short");
-	make_dir("run", ID + 3);
-	make_dir("run", OTHER + 3);
+	make_dir("run", DIGITS);
+	make_dir("run", OTHER_DIGITS);
 	make_dir("run", "libvirt");
 	make_dir("run", OTHER);
 	assert_ok(paths_list(tmpdir, run_dir, &list, &err), &err);
