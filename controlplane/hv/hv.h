@@ -80,7 +80,8 @@ struct hv_facts {
 };
 
 enum hv_event {
-	HV_EVENT_STOPPED, /* the domain ended, whatever the reason */
+	HV_EVENT_STOPPED, /* the guest powered itself off */
+	HV_EVENT_LOST,    /* the domain ended otherwise: QEMU died or was killed */
 	HV_EVENT_PAUSED,
 	HV_EVENT_RESUMED,
 };

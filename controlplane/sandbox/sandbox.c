@@ -63,7 +63,6 @@ static void free_if_over(struct sandbox *sb)
 static void wait_free(struct sandbox_wait *wait)
 {
 	TAILQ_REMOVE(&wait->sb->waits, wait, link);
-	wait->sb->wait_count--;
 	free(wait);
 }
 
@@ -110,7 +109,6 @@ static struct sandbox_wait *wait_new(
 	wait->fn = fn;
 	wait->arg = arg;
 	TAILQ_INSERT_TAIL(&sb->waits, wait, link);
-	sb->wait_count++;
 	sandbox_tell_waits(sb);
 	return wait;
 }
@@ -223,6 +221,9 @@ int sandbox_check_running(const struct sandbox *sb, struct err *err)
 {
 	const char *id = sb->row->id;
 
+	if (sb->all->is_closing) {
+		return err_set(err, ERR_CANCELLED, "the service is shutting down");
+	}
 	if (sb->state == SANDBOX_RUNNING && !sb->end_reason) {
 		return 0;
 	}
@@ -332,6 +333,7 @@ void sandboxes_free(struct sandboxes *all)
 		return;
 	}
 	loop_assert();
+	all->is_closing = true;
 	if (all->is_hv_open) {
 		all->hv->ops->close(all->hv);
 	}
@@ -353,8 +355,8 @@ static void on_hv_event(void *arg, const char *id, enum hv_event event)
 {
 	struct sandbox *sb = sandbox_find_id(arg, id);
 
-	if (sb && event == HV_EVENT_STOPPED) {
-		sandbox_domain_ended(sb, "guest_shutdown");
+	if (sb && (event == HV_EVENT_STOPPED || event == HV_EVENT_LOST)) {
+		sandbox_domain_ended(sb, event == HV_EVENT_LOST ? "lost" : "guest_shutdown");
 	}
 	/* A pause is looked at with the next reconciliation: its cause needs time to go away. */
 }
