@@ -14,14 +14,18 @@
  * it ends only in agreement or with the domain.
  */
 
-#define LINK_RETRY_MS 200
+#define LINK_RETRY_FIRST_MS 200
+#define LINK_RETRY_LAST_MS  3200
 
 static void on_link_set(void *arg, const struct err *err)
 {
 	struct sandbox *sb = arg;
-	struct timeval tv = {.tv_usec = LINK_RETRY_MS * 1000};
+	unsigned shift = MIN(sb->link_tries, 8U);
+	unsigned ms = MIN(LINK_RETRY_FIRST_MS << shift, LINK_RETRY_LAST_MS);
+	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 
 	sb->is_link_call_due = false;
+	sb->link_tries = err ? sb->link_tries + 1 : 0;
 	if (err && sb->has_domain) {
 		log_failure(LOG_LEVEL_WARN, "network link not set, will retry", err, "sb=%s up=%d",
 			sb->row->id, sb->link_sent == LINK_UP);

@@ -7,7 +7,9 @@
  * Theory of operation
  *
  * Outputs are collected up to the cap, both together. The guest is told the cap and keeps to it,
- * but a guest that is broken into need not: what comes beyond is dropped here and marked.
+ * but a guest that is broken into need not: what comes beyond is dropped here and marked. All
+ * commands of a sandbox together may hold SANDBOX_OUTPUT_CAPS times the cap: many at once would
+ * else be a way to fill the daemon's memory. Who is cut by that is the same sandbox's next command.
  */
 
 struct exec {
@@ -15,7 +17,7 @@ struct exec {
 	char id[ID_BYTES];
 	struct evbuffer *out;
 	struct evbuffer *err_out;
-	size_t room;
+	uint64_t held;
 	bool is_cut;
 	sandbox_exec_fn fn;
 	void *arg;
@@ -31,10 +33,14 @@ static void exec_free(struct exec *exec)
 static void on_output(void *arg, int fd, const void *data, size_t len)
 {
 	struct exec *exec = arg;
-	size_t take = exec->call.is_abandoned ? 0 : MIN(len, exec->room);
+	struct sandbox *sb = exec->call.sb;
+	uint64_t cap = sb->all->config.exec_output_cap;
+	uint64_t room = MIN(cap - exec->held, cap * SANDBOX_OUTPUT_CAPS - sb->output_held);
+	size_t take = exec->call.is_abandoned ? 0 : (size_t)MIN(len, room);
 
 	exec->is_cut |= take < len;
-	exec->room -= take;
+	exec->held += take;
+	sb->output_held += take;
 	ASSERT(evbuffer_add(fd == 1 ? exec->out : exec->err_out, data, take) == 0);
 }
 
@@ -43,6 +49,7 @@ static void on_done(void *arg, const struct guest_exec_result *result, const str
 	struct exec *exec = arg;
 	struct err better;
 
+	exec->call.sb->output_held -= exec->held;
 	err = call_end(&exec->call, err, &better);
 	if (!exec->call.is_abandoned && err) {
 		exec->fn(exec->arg, NULL, err);
@@ -81,7 +88,6 @@ struct sandbox_call *sandbox_exec(struct sandbox *sb, const struct sandbox_exec_
 	exec->out = evbuffer_new();
 	exec->err_out = evbuffer_new();
 	ASSERT(exec->out && exec->err_out);
-	exec->room = (size_t)cap;
 	exec->fn = fn;
 	exec->arg = arg;
 	struct guest_call *guest_call = sb->guest->ops->exec(sb->guest, &guest_spec, &hooks, err);

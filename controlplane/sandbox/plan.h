@@ -4,9 +4,11 @@
  * plan - steps that are done one after the other, and undone in reverse
  *
  * Purpose: creation as an array of {run, undo}; removal is its undoing. What was begun is always
- *          undone, whatever fails: an undo that fails is tried again, for ever, with growing
- * pauses. Owns:    the timer between two tries. Thread:  loop. Errors:  a step's error starts the
- * unwinding and is kept as the reason. Uses:    base, loop.
+ *          undone, whatever fails: an undo that fails is tried again, with growing pauses.
+ * Owns:    the timer between two tries.
+ * Thread:  loop.
+ * Errors:  a step's error starts the unwinding and is kept as the reason.
+ * Uses:    base, loop.
  *
  *                    ┌── a step fails, plan_unwind() ──┐
  *   IDLE ──► RUNNING ┴──► DONE ── plan_unwind() ──► UNWINDING ──► UNWOUND

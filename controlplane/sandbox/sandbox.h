@@ -4,13 +4,13 @@
  * sandbox - sandboxes and what can be done with them
  *
  * Purpose: the domain layer's face to ops/ and daemon/. It knows no HTTP, SQL, libvirt or JSON.
- * Owns:    every sandbox object; the create and destroy plans; timers for expiry and
- * reconciliation. Thread:  loop. Callbacks never come from within the call that registers them.
+ * Owns:    every sandbox object; the plans; timers for expiry and reconciliation.
+ * Thread:  loop. Callbacks never come from within the call that registers them.
  * Errors:  kinds as named at each function; messages are for API clients.
  * Uses:    base, loop, store, auth (quota), image, hv.h, guest.h.
  *
  * Objects of ended sandboxes leave the registry; their record is read from the store
- * (sandbox_record_*). A struct sandbox pointer is valid until the loop's next turn; who waits keeps
+ * (store_sandbox.h). A struct sandbox pointer is valid until the loop's next turn; who waits keeps
  * the id, not the pointer.
  */
 
@@ -36,8 +36,7 @@ struct sandbox;
 struct sandboxes_config {
 	const char *state_dir; /* overlays live below it */
 	const char *run_dir;   /* sockets live below it */
-	const char *instance;
-	uid_t uid_first; /* one uid a sandbox, from this range */
+	uid_t uid_first;       /* one uid a sandbox, from this range */
 	unsigned uid_count;
 	gid_t gid;                  /* QEMU's group; under KVM it must be able to open /dev/kvm */
 	uint64_t boot_timeout_ms;   /* from the domain's start to the agent's HELLO */

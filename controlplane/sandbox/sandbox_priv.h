@@ -5,8 +5,10 @@
  *
  * Purpose: the two structs and the calls between sandbox.c (registry and object), the plan's steps
  *          (sandbox_create.c, sandbox_destroy.c), the channel, and what watches over them
- * (reaper.c, reconcile.c, egress.c, extend.c). Owns:    see each field. Nobody outside of sandbox/
- * includes this. Thread:  loop.
+ *          (reaper.c, reconcile.c, egress.c, extend.c). Nobody outside of sandbox/ includes it.
+ * Owns:    see each field.
+ * Thread:  loop.
+ * Uses:    as sandbox.h.
  *
  * A sandbox is in the registry until its state is final; the object stays until its waits have been
  * told and nobody holds it. Whoever hands it to the hypervisor as an argument outside of its plan
@@ -22,7 +24,7 @@
 #include "sandbox/sandbox.h"
 
 #define SANDBOX_CALLS_MAX   64 /* guest operations at a time in one sandbox */
-#define SANDBOX_WAITS_MAX   256
+#define SANDBOX_OUTPUT_CAPS 8  /* times exec_output_cap: what all its commands may hold */
 #define SANDBOX_EXTENDS_MAX 16
 
 /* Who uses the one configure call that a channel may have under way. */
@@ -66,6 +68,7 @@ struct sandbox {
 	enum link_state link_sent; /* by the call under way */
 	bool is_link_call_due;
 	struct event *link_timer;
+	unsigned link_tries;
 
 	/* extend.c */
 	bool is_expiry_call_due;
@@ -77,10 +80,10 @@ struct sandbox {
 	bool is_resume_call_due; /* reconcile.c */
 
 	TAILQ_HEAD(, sandbox_wait) waits;
-	size_t wait_count;
 	bool is_telling;
 	TAILQ_HEAD(, sandbox_call) calls;
 	size_t call_count;
+	uint64_t output_held; /* exec.c: bytes of the commands under way */
 };
 
 TAILQ_HEAD(sandbox_list, sandbox);
@@ -99,6 +102,7 @@ struct sandboxes {
 	uint64_t seq;
 
 	bool is_hv_open;
+	bool is_closing;
 	bool is_hv_ready;
 	struct err hv_why;
 

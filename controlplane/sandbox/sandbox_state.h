@@ -6,7 +6,7 @@
  * Purpose: the states, the legal moves between them, and the only setter.
  * Thread:  loop.
  * Errors:  the setter writes the row first; where that fails the state stays and the error comes
- * back. An illegal move is a programming error and asserts.
+ *          back. An illegal move is a programming error and asserts.
  *
  *                 ┌───────────────► failed
  *                 │                   ▲
@@ -15,14 +15,20 @@
  *                 └─────────────────┼──────────┤
  *                                   └► stopped ┘
  *
- * PROVISIONING  the row exists; disk, domain and agent may not. No guest operation is legal. Left
- * by the create plan, within its deadline, or after a crash by reconcile. RUNNING       the domain
- * runs and the agent has been configured. Guest operations are legal; while the channel is down
- * they answer "unavailable". STOPPED       the domain ended by itself (guest power-off, QEMU's
- * death) and the sandbox is kept: row and disk exist. Temporary sandboxes go on to DELETING at
- * once. DELETING      removal has begun and will be finished, whatever happens in between. DELETED
- * nothing is left but the row, with a reason. FAILED        creation failed; everything it made was
- * taken back; the row has the reason.
+ * PROVISIONING  The row exists; disk, domain and agent may not. No guest operation is legal.
+ *               Left by the create plan, within its deadlines, or after a crash by reconcile.
+ *
+ * RUNNING       The domain runs and the agent has been configured. Guest operations are legal;
+ *               while the channel is down they answer "unavailable".
+ *
+ * STOPPED       The domain ended by itself (guest power-off, QEMU's death) and the sandbox is kept:
+ *               row and disk exist. Temporary sandboxes go on to DELETING at once.
+ *
+ * DELETING      Removal has begun and will be finished, whatever happens in between.
+ *
+ * DELETED       Nothing is left but the row, with a reason.
+ *
+ * FAILED        Creation failed; everything it made was taken back; the row has the reason.
  */
 
 #include <stdbool.h>

@@ -453,6 +453,62 @@ static void test_a_body_whose_sender_goes_away_is_an_error(void **state)
 	world_free(w);
 }
 
+/* Prints as much as one command may, and ends when everybody else has. */
+static bool print_and_stay(void *arg, struct guest_call *call, const struct fake_exec *exec)
+{
+	static const char block[2048];
+
+	(void)arg;
+	(void)exec;
+	fake_exec_output(call, 1, block, sizeof block);
+	return true;
+}
+
+static void test_outputs_of_all_commands_together_are_bounded(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	static struct world_answer answers[9];
+	struct world_answer answer;
+
+	(void)state;
+	fake_guest_set_program(w->guests, print_and_stay, NULL);
+	for (size_t i = 0; i < 7; i++) {
+		world_exec_start(w, id, "x", &answers[i]);
+	}
+	WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_EXEC) == 7);
+	world_run(w, 20);
+	fake_guest_set_program(w->guests, NULL, NULL);
+	world_exec(w, id, "bytes 2048", &answer);
+	assert_int_equal(answer.out_len, 2048);
+	assert_false(answer.truncated);
+
+	fake_guest_set_program(w->guests, print_and_stay, NULL);
+	world_exec_start(w, id, "x", &answers[7]);
+	world_run(w, 20);
+	fake_guest_set_program(w->guests, NULL, NULL);
+	world_exec(w, id, "bytes 1", &answer);
+	assert_int_equal(answer.out_len, 0);
+	assert_true(answer.truncated);
+	/* Another sandbox has room of its own. */
+	world_exec(w, world_running(w, NULL), "bytes 2048", &answer);
+	assert_false(answer.truncated);
+	world_free(w);
+}
+
+static void test_a_machine_that_is_killed_is_lost(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+
+	(void)state;
+	fake_hv_stop_domain(w->hv, id, false);
+	fake_hv_tell(w->hv, id, HV_EVENT_LOST);
+	WORLD_UNTIL(w, world_is_state(w, id, "deleted"));
+	assert_string_equal(world_reason(w, id), "lost");
+	world_free(w);
+}
+
 static void test_a_guest_that_powers_off_ends_its_sandbox(void **state)
 {
 	struct world *w = world_new(NULL);
@@ -489,6 +545,8 @@ int main(void)
 		cmocka_unit_test(test_a_file_goes_in_and_comes_back_through_a_small_pipe),
 		cmocka_unit_test(test_a_directory_is_listed),
 		cmocka_unit_test(test_a_body_whose_sender_goes_away_is_an_error),
+		cmocka_unit_test(test_outputs_of_all_commands_together_are_bounded),
+		cmocka_unit_test(test_a_machine_that_is_killed_is_lost),
 		cmocka_unit_test(test_a_guest_that_powers_off_ends_its_sandbox),
 	};
 

@@ -58,7 +58,6 @@ struct world *world_new_stopped(const struct quota_amounts *limits)
 	w->config = (struct sandboxes_config){
 		.state_dir = w->dir,
 		.run_dir = w->run_dir,
-		.instance = "0123456789abcdef",
 		.uid_first = 300000,
 		.uid_count = 100,
 		.gid = 300000,
