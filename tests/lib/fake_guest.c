@@ -889,7 +889,6 @@ void fake_guest_drop(struct fake_guest *fake, const char *id, int back_ms)
 			return;
 		}
 	}
-	ASSERT(!"a channel to drop");
 }
 
 size_t fake_guest_open_count(const struct fake_guest *fake)

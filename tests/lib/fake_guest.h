@@ -49,7 +49,7 @@ unsigned fake_guest_calls(const struct fake_guest *fake, enum fake_guest_op op);
 
 /* From a machine's start, or the channel's, to its hello. Below 0: it never says it. Default 0. */
 void fake_guest_set_hello_delay(struct fake_guest *fake, int ms);
-/* Breaks the channel of the machine behind @id; it is back after @back_ms, below 0: never. */
+/* Breaks the channel to machine @id, if there is one; it is back after @back_ms, below 0: never. */
 void fake_guest_drop(struct fake_guest *fake, const char *id, int back_ms);
 
 size_t fake_guest_open_count(const struct fake_guest *fake);

@@ -164,7 +164,7 @@ struct sandbox_create_spec world_spec(const struct world *w, const char *name)
 	};
 }
 
-static const char *keep_id(const char *id)
+const char *world_keep_id(const char *id)
 {
 	struct id_entry *entry = xnew(struct id_entry);
 
@@ -183,7 +183,7 @@ const char *world_create_spec(struct world *w, const struct sandbox_create_spec 
 	if (sandbox_create(w->all, spec, &sb, &is_replay, &err) != 0) {
 		fail_msg("create: %s", err.msg);
 	}
-	return keep_id(sandbox_row(sb)->id);
+	return world_keep_id(sandbox_row(sb)->id);
 }
 
 const char *world_create(struct world *w, const char *name)

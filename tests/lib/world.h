@@ -81,6 +81,8 @@ struct sandbox_create_spec world_spec(const struct world *w, const char *name);
 /* Creates, without waiting; the test fails when it is refused. Its id; valid while w lives. */
 const char *world_create(struct world *w, const char *name);
 const char *world_create_spec(struct world *w, const struct sandbox_create_spec *spec);
+/* A copy that lives as long as the world. */
+const char *world_keep_id(const char *id);
 /* Creates and waits until it runs. */
 const char *world_running(struct world *w, const char *name);
 void world_destroy(struct world *w, const char *id);
