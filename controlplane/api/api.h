@@ -146,5 +146,5 @@ bool api_row_has_body(const struct api_row *row);
 #define API_PATH_MAX_BYTES        4095
 #define API_CONTENT_MAX_BYTES     (256 * 1024 * 1024) /* limits.body_bytes is what counts */
 #define API_LIST_LIMIT_MAX        1000
-#define API_FILE_LIST_LIMIT_MAX   100000
+#define API_FILE_LIST_LIMIT_MAX   10000
 #define API_IDEMPOTENCY_MAX_BYTES 255

@@ -124,7 +124,7 @@ const struct api_field api_fields_file_read[] = {
 	{"recursive", API_BOOL, API_IN_QUERY, .default_text = "false",
 		.doc = "With `list`: the whole tree below it"},
 	{"limit", API_INT, API_IN_QUERY, .min = 1, .max = API_FILE_LIST_LIMIT_MAX,
-		.default_text = "10000", .doc = "With `list`: at most so many entries"},
+		.default_text = "1000", .doc = "With `list`: at most so many entries"},
 	{NULL},
 };
 

@@ -31,10 +31,10 @@
 #include "loop/pipe.h"
 
 struct hv;
-struct image_catalog;
+struct images;
 struct ops;
 struct op_call;
-struct quota;
+struct quotas;
 struct sandboxes;
 struct store;
 
@@ -77,8 +77,8 @@ struct ops_parts {
 	struct loop *loop;
 	struct store *store;
 	struct auth *auth;
-	struct quota *quota;
-	struct image_catalog *images;
+	struct quotas *quotas;
+	struct images *images;
 	struct hv *hv;
 	struct sandboxes *sandboxes;
 };

@@ -1,0 +1,117 @@
+#include "ops/op.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/xalloc.h"
+#include "ops/view.h"
+
+/* What one command's arguments, environment and directory may be together: the guest protocol has
+ * room for 1 MiB, of which names and lengths take some. */
+#define EXEC_REQUEST_MAX_BYTES (768 * 1024)
+
+static void drop_exec(struct op_call *call)
+{
+	sandbox_call_abandon(call->own);
+}
+
+static void on_exec(void *arg, const struct sandbox_exec_result *result, const struct err *err)
+{
+	struct op_call *call = arg;
+
+	if (err) {
+		op_fail(call, err);
+	} else {
+		op_reply(call, call->row->status, view_exec(result));
+	}
+}
+
+static size_t strv_bytes(char *const *strv)
+{
+	size_t bytes = 0;
+
+	for (; strv && *strv; strv++) {
+		bytes += strlen(*strv) + 1;
+	}
+	return bytes;
+}
+
+static int check_exec(
+	const struct op_call *call, const struct sandbox_exec_spec *spec, struct err *err)
+{
+	uint64_t max = call->ops->config.exec_timeout_max_ms;
+	size_t bytes = strv_bytes(spec->args) + strv_bytes(spec->env) +
+		       (spec->command ? strlen(spec->command) : 0);
+
+	if (!spec->args == !spec->command) {
+		return err_set(err, ERR_INVALID, "give either \"command\" or \"args\"");
+	}
+	if (spec->args && spec->args[0][0] == '\0') {
+		return err_set(err, ERR_INVALID, "\"args\"[0], the program, must not be empty");
+	}
+	if (spec->timeout_ms > max) {
+		return err_set(err, ERR_INVALID,
+			"\"timeout_ms\" must be between 1 and %" PRIu64 ", not %" PRIu64, max,
+			spec->timeout_ms);
+	}
+	if (bytes > EXEC_REQUEST_MAX_BYTES) {
+		return err_set(err, ERR_TOO_LARGE,
+			"\"command\" or \"args\" and \"env\" must have at most %d bytes together, "
+			"not %zu",
+			EXEC_REQUEST_MAX_BYTES, bytes);
+	}
+	return 0;
+}
+
+/* The body, or what the arguments say; NULL without @err: none. */
+static struct pipe *take_stdin(struct op_call *call, struct err *err)
+{
+	uint64_t len;
+
+	if (call->body) {
+		return steal_ptr(&call->body);
+	}
+	return op_pipe_of_content(call, "stdin", "stdin_base64", &len, err);
+}
+
+static enum op_ret start(struct op_call *call, struct sandbox_exec_spec *spec)
+{
+	struct err err = ERR_INIT;
+	struct sandbox *sb = op_live_sandbox(call, &err);
+
+	if (!sb || check_exec(call, spec, &err) < 0) {
+		return op_fail(call, &err);
+	}
+	spec->stdin_pipe = take_stdin(call, &err);
+	if (!spec->stdin_pipe && err.kind != ERR_NONE) {
+		return op_fail(call, &err);
+	}
+	struct sandbox_call *running = sandbox_exec(sb, spec, on_exec, call, &err);
+
+	if (!running) {
+		pipe_reader_free(spec->stdin_pipe);
+		return op_fail(call, &err);
+	}
+	return op_wait(call, drop_exec, running);
+}
+
+enum op_ret op_exec(struct op_call *call)
+{
+	const struct api_args *args = &call->args;
+	struct sandbox_exec_spec spec = {
+		.args = api_args_strv(args, "args"),
+		.command = api_args_text(args, "command"),
+		.cwd = api_args_text(args, "cwd"),
+		.env = api_args_strv(args, "env"),
+		.timeout_ms = call->ops->config.exec_timeout_ms,
+	};
+
+	if (api_args_has(args, "timeout_ms")) {
+		spec.timeout_ms = (uint64_t)api_args_int(args, "timeout_ms");
+	}
+	enum op_ret ret = start(call, &spec);
+
+	strv_free((char **)spec.args);
+	strv_free((char **)spec.env);
+	return ret;
+}

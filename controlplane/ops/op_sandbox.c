@@ -1,0 +1,479 @@
+#include "ops/op.h"
+
+#include <inttypes.h>
+#include <openssl/evp.h>
+#include <string.h>
+
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "ops/view.h"
+#include "sandbox/sandbox_state.h"
+
+#define SIZE_CUSTOM "custom"
+
+static enum op_ret reply_row(struct op_call *call, int status, const struct store_sandbox *row)
+{
+	return op_reply(call, status, view_sandbox(row, call->principal.is_admin));
+}
+
+/* ---- create ---- */
+
+static int take_named_size(const struct ops_config *config, const char *name,
+	struct sandbox_create_spec *spec, struct err *err)
+{
+	char names[160] = "";
+
+	for (size_t i = 0; i < config->size_count; i++) {
+		const struct ops_size *size = &config->sizes[i];
+		size_t used = strlen(names);
+
+		if (strcmp(size->name, name) == 0) {
+			spec->size = size->name;
+			spec->vcpus = size->vcpus;
+			spec->memory_mb = size->memory_mb;
+			spec->disk_gb = size->disk_gb;
+			return 0;
+		}
+		snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", size->name);
+	}
+	return err_set(err, ERR_INVALID, "\"size\" must be one of %s", names);
+}
+
+static int take_size(const struct op_call *call, struct sandbox_create_spec *spec, struct err *err)
+{
+	static const char *const figures[] = {"vcpus", "memory_mb", "disk_gb"};
+	const struct ops_config *config = &call->ops->config;
+	const struct api_args *args = &call->args;
+	const char *missing = NULL;
+	size_t given = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(figures); i++) {
+		if (api_args_has(args, figures[i])) {
+			given++;
+		} else if (!missing) {
+			missing = figures[i];
+		}
+	}
+	if (given == 0) {
+		const char *name = api_args_text(args, "size");
+
+		return take_named_size(config, name ? name : config->default_size, spec, err);
+	}
+	if (api_args_has(args, "size")) {
+		return err_set(err, ERR_INVALID,
+			"\"size\" and explicit figures (vcpus, memory_mb, disk_gb) exclude each "
+			"other");
+	}
+	if (missing) {
+		return err_set(err, ERR_INVALID,
+			"\"%s\" is missing: vcpus, memory_mb and disk_gb go together", missing);
+	}
+	spec->size = SIZE_CUSTOM;
+	spec->vcpus = (unsigned)api_args_int(args, "vcpus");
+	spec->memory_mb = (unsigned)api_args_int(args, "memory_mb");
+	spec->disk_gb = (unsigned)api_args_int(args, "disk_gb");
+	return 0;
+}
+
+static int check_minutes(
+	const struct op_call *call, const char *field, int64_t minutes, struct err *err)
+{
+	unsigned max = call->ops->config.max_lifetime_minutes;
+
+	if (minutes > max) {
+		return err_set(err, ERR_INVALID, "\"%s\" must be between 1 and %u, not %" PRId64,
+			field, max, minutes);
+	}
+	return 0;
+}
+
+static int take_timeout(
+	const struct op_call *call, struct sandbox_create_spec *spec, struct err *err)
+{
+	spec->timeout_minutes = call->ops->config.timeout_default_minutes;
+	if (api_args_has(&call->args, "timeout_minutes")) {
+		spec->timeout_minutes = (unsigned)api_args_int(&call->args, "timeout_minutes");
+	}
+	return check_minutes(call, "timeout_minutes", spec->timeout_minutes, err);
+}
+
+static enum sandbox_network network_of(const struct api_args *args)
+{
+	const char *network = api_args_text(args, "network");
+
+	if (!network) {
+		return SANDBOX_NETWORK_DEFAULT;
+	}
+	return strcmp(network, "egress") == 0 ? SANDBOX_NETWORK_EGRESS : SANDBOX_NETWORK_NONE;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Field by field in the table's order, the members of objects sorted: how the client happened to
+ * write its request doesn't matter. */
+static void hash_value(EVP_MD_CTX *md, const char *name, json_object *value)
+{
+	size_t len;
+
+	EVP_DigestUpdate(md, name, strlen(name) + 1);
+	if (json_object_get_type(value) != json_type_object) {
+		const char *text = json_text(value, &len);
+
+		EVP_DigestUpdate(md, text, len + 1);
+		return;
+	}
+	size_t count = (size_t)json_object_object_length(value);
+	_cleanup_free_ const char **keys = xcalloc(count + 1, sizeof(char *));
+	size_t n = 0;
+
+	json_object_object_foreach(value, key, member)
+	{
+		(void)member;
+		keys[n++] = key;
+	}
+	qsort(keys, count, sizeof keys[0], compare_keys);
+	EVP_DigestUpdate(md, &count, sizeof count);
+	for (size_t i = 0; i < count; i++) {
+		hash_value(md, keys[i], json_object_object_get(value, keys[i]));
+	}
+}
+
+#define HASH_TEXT_BYTES 65
+
+static void hash_request(const struct api_args *args, char out[HASH_TEXT_BYTES])
+{
+	unsigned char digest[32];
+	EVP_MD_CTX *md = EVP_MD_CTX_new();
+
+	ASSERT(md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1);
+	for (const struct api_field *field = args->row->fields; field->name; field++) {
+		/* Whether to wait is no part of what is asked for. */
+		if (strcmp(field->name, "wait") != 0 && api_args_has(args, field->name)) {
+			hash_value(md, field->name, api_args_object(args, field->name));
+		}
+	}
+	ASSERT(EVP_DigestFinal_ex(md, digest, NULL) == 1);
+	EVP_MD_CTX_free(md);
+	for (size_t i = 0; i < sizeof digest; i++) {
+		snprintf(out + 2 * i, 3, "%02x", digest[i]);
+	}
+}
+
+static void drop_wait(struct op_call *call)
+{
+	sandbox_wait_cancel(call->own);
+}
+
+static void on_created(void *arg, struct sandbox *sb, const struct err *err)
+{
+	struct op_call *call = arg;
+
+	if (err) {
+		op_fail(call, err);
+	} else {
+		reply_row(call, call->answer.status, sandbox_row(sb));
+	}
+}
+
+static bool is_provisioning(const struct store_sandbox *row)
+{
+	return strcmp(row->state, sandbox_state_name(SANDBOX_PROVISIONING)) == 0;
+}
+
+/* The row is made; what is left to say, and when? */
+static enum op_ret after_create(struct op_call *call, struct sandbox *sb, bool is_replay)
+{
+	const struct store_sandbox *row = sandbox_row(sb);
+
+	if (!is_provisioning(row)) {
+		return reply_row(call, is_replay ? 200 : call->row->status, row);
+	}
+	if (!api_args_bool(&call->args, "wait")) {
+		return reply_row(call, 202, row);
+	}
+	call->answer.status = is_replay ? 200 : call->row->status;
+	return op_wait(call, drop_wait, sandbox_wait_ready(sb, on_created, call));
+}
+
+static int fill_spec(struct op_call *call, struct sandbox_create_spec *spec, struct err *err)
+{
+	const struct api_args *args = &call->args;
+
+	if (call->principal.is_admin) {
+		return err_set(err, ERR_FORBIDDEN,
+			"an administrator has no account of its own: use an account's API key");
+	}
+	spec->account = call->principal.account_id;
+	spec->name = api_args_text(args, "name");
+	spec->image = api_args_text(args, "image");
+	spec->network = network_of(args);
+	spec->is_temporary = api_args_bool(args, "temporary");
+	spec->idempotency_key = call->idempotency_key;
+	return take_size(call, spec, err) < 0 || take_timeout(call, spec, err) < 0 ? -1 : 0;
+}
+
+enum op_ret op_sandbox_create(struct op_call *call)
+{
+	struct err err = ERR_INIT;
+	struct sandbox_create_spec spec = {0};
+	char hash[HASH_TEXT_BYTES];
+	struct sandbox *sb;
+	bool is_replay = false;
+
+	if (fill_spec(call, &spec, &err) < 0) {
+		return op_fail(call, &err);
+	}
+	if (spec.idempotency_key) {
+		hash_request(&call->args, hash);
+		spec.request_hash = hash;
+	}
+	json_object *metadata = api_args_object(&call->args, "metadata");
+	char **env = api_args_strv(&call->args, "env");
+
+	spec.env = env;
+	spec.metadata = metadata ? json_text(metadata, NULL) : NULL;
+
+	int ret = sandbox_create(call->ops->parts.sandboxes, &spec, &sb, &is_replay, &err);
+
+	strv_free(env);
+	return ret < 0 ? op_fail(call, &err) : after_create(call, sb, is_replay);
+}
+
+/* ---- list ---- */
+
+/* "<created_at_ms>.<id>" of the last row: stable while rows come and go. */
+static int parse_cursor(const char *cursor, struct store_sandbox_query *query, struct err *err)
+{
+	char number[24];
+	const char *dot = strchr(cursor, '.');
+	size_t len = dot ? (size_t)(dot - cursor) : 0;
+
+	if (len == 0 || len >= sizeof number || !id_is_valid(dot + 1, ID_SANDBOX)) {
+		return err_set(err, ERR_INVALID, "\"cursor\" is not one that a list gave out");
+	}
+	memcpy(number, cursor, len);
+	number[len] = '\0';
+	if (parse_int(number, 0, INT64_MAX, &query->after_created_at_ms, err) < 0) {
+		return err_set(err, ERR_INVALID, "\"cursor\" is not one that a list gave out");
+	}
+	query->after_id = dot + 1;
+	return 0;
+}
+
+static void take_status(const struct api_args *args, struct store_sandbox_query *query)
+{
+	const char *status = api_args_text(args, "status");
+
+	if (strcmp(status, "live") == 0) {
+		query->is_live_only = true;
+	} else if (strcmp(status, "all") != 0) {
+		query->state = status;
+	}
+}
+
+/* @account holds the id that the query points to. */
+static int take_account(struct op_call *call, struct store_sandbox_query *query,
+	char account[ID_BYTES], struct err *err)
+{
+	const char *wanted = api_args_text(&call->args, "account");
+
+	if (!call->principal.is_admin) {
+		if (wanted) {
+			return err_set(err, ERR_FORBIDDEN, "\"account\" is for administrators");
+		}
+		query->account = call->principal.account_id;
+		return 0;
+	}
+	if (wanted) {
+		query->account = account;
+		return op_find_account(call, wanted, account, err);
+	}
+	return 0;
+}
+
+enum op_ret op_sandbox_list(struct op_call *call)
+{
+	struct err err = ERR_INIT;
+	const struct api_args *args = &call->args;
+	struct store_sandbox_query query = {.limit = (unsigned)api_args_int(args, "limit")};
+	_cleanup_store_sandbox_list_ struct store_sandbox_list list = {0};
+	json_object *metadata = api_args_object(args, "metadata");
+	char account[ID_BYTES];
+
+	query.metadata = metadata ? json_text(metadata, NULL) : NULL;
+	take_status(args, &query);
+	if (take_account(call, &query, account, &err) < 0 ||
+		(api_args_has(args, "cursor") &&
+			parse_cursor(api_args_text(args, "cursor"), &query, &err) < 0) ||
+		store_sandbox_list(call->ops->parts.store, &query, &list, &err) < 0) {
+		return op_fail(call, &err);
+	}
+	json_object *data = json_object_new_array();
+	json_object *answer = json_object_new_object();
+
+	for (size_t i = 0; i < list.count; i++) {
+		json_object_array_add(data, view_sandbox(list.rows[i], call->principal.is_admin));
+	}
+	view_set(answer, "data", data);
+	if (list.has_more) {
+		const struct store_sandbox *last = list.rows[list.count - 1];
+		_cleanup_free_ char *cursor = xasprintf(
+			"%" PRId64 ".%s", last->created_at_ms, last->id);
+
+		view_set_text(answer, "next_cursor", cursor);
+	} else {
+		view_set(answer, "next_cursor", NULL);
+	}
+	return op_reply(call, call->row->status, answer);
+}
+
+/* ---- get ---- */
+
+enum op_ret op_sandbox_get(struct op_call *call)
+{
+	struct err err = ERR_INIT;
+	_cleanup_store_sandbox_ struct store_sandbox *ended = NULL;
+	struct sandbox *sb = op_find_sandbox(call, &ended, &err);
+
+	if (!sb && !ended) {
+		return op_fail(call, &err);
+	}
+	return reply_row(call, call->row->status, sb ? sandbox_row(sb) : ended);
+}
+
+/* ---- delete ---- */
+
+struct removal {
+	struct op_call *call;
+	struct sandbox_wait *wait;
+	struct event *timer;
+};
+
+static void removal_free(struct removal *removal)
+{
+	event_free(removal->timer);
+	free(removal);
+}
+
+static void drop_removal(struct op_call *call)
+{
+	struct removal *removal = call->own;
+
+	sandbox_wait_cancel(removal->wait);
+	removal_free(removal);
+}
+
+/* Failed creations end as "failed": for who deletes them that is as good. */
+static void on_gone(void *arg, struct sandbox *sb, const struct err *err)
+{
+	struct removal *removal = arg;
+	struct op_call *call = removal->call;
+
+	removal_free(removal);
+	if (err) {
+		op_fail(call, err);
+	} else {
+		reply_row(call, call->row->status, sandbox_row(sb));
+	}
+}
+
+static void on_gone_timeout(evutil_socket_t fd, short what, void *arg)
+{
+	struct removal *removal = arg;
+	struct op_call *call = removal->call;
+	struct err err;
+
+	(void)fd;
+	(void)what;
+	err_set(&err, ERR_TIMEOUT, "the removal takes longer than usual; it goes on");
+	drop_removal(call);
+	op_fail(call, &err);
+}
+
+enum op_ret op_sandbox_delete(struct op_call *call)
+{
+	struct err err = ERR_INIT;
+	_cleanup_store_sandbox_ struct store_sandbox *ended = NULL;
+	struct sandbox *sb = op_find_sandbox(call, &ended, &err);
+	uint64_t wait_ms = call->ops->config.delete_wait_ms;
+	struct timeval deadline = {.tv_sec = (time_t)(wait_ms / 1000),
+		.tv_usec = (suseconds_t)(wait_ms % 1000 * 1000)};
+
+	if (!sb) {
+		return ended ? reply_row(call, call->row->status, ended) : op_fail(call, &err);
+	}
+	struct removal *removal = xnew(struct removal);
+
+	removal->call = call;
+	removal->timer = evtimer_new(loop_base(call->ops->parts.loop), on_gone_timeout, removal);
+	ASSERT(removal->timer);
+	evtimer_add(removal->timer, &deadline);
+	removal->wait = sandbox_wait_gone(sb, on_gone, removal);
+	sandbox_destroy(sb, "deleted");
+	return op_wait(call, drop_removal, removal);
+}
+
+/* ---- extend ---- */
+
+/* The domain's callback can't be called off: when the caller has left, it finds no call here. */
+struct extension {
+	struct op_call *call;
+};
+
+static void drop_extension(struct op_call *call)
+{
+	struct extension *extension = call->own;
+
+	extension->call = NULL;
+}
+
+static void on_extended(void *arg, int64_t expires_at_ms, const struct err *err)
+{
+	struct extension *extension = arg;
+	struct op_call *call = extension->call;
+	_cleanup_store_sandbox_ struct store_sandbox *ended = NULL;
+	struct err gone = ERR_INIT;
+
+	(void)expires_at_ms;
+	free(extension);
+	if (!call) {
+		return;
+	}
+	if (err) {
+		op_fail(call, err);
+		return;
+	}
+	struct sandbox *sb = op_find_sandbox(call, &ended, &gone);
+
+	if (!sb && !ended) {
+		op_fail(call, &gone);
+	} else {
+		reply_row(call, call->row->status, sb ? sandbox_row(sb) : ended);
+	}
+}
+
+enum op_ret op_sandbox_extend(struct op_call *call)
+{
+	struct err err = ERR_INIT;
+	int64_t minutes = api_args_int(&call->args, "minutes");
+
+	if (check_minutes(call, "minutes", minutes, &err) < 0) {
+		return op_fail(call, &err);
+	}
+	struct sandbox *sb = op_live_sandbox(call, &err);
+
+	if (!sb) {
+		return op_fail(call, &err);
+	}
+	struct extension *extension = xnew(struct extension);
+
+	extension->call = call;
+	if (sandbox_extend(sb, (unsigned)minutes, on_extended, extension, &err) < 0) {
+		free(extension);
+		return op_fail(call, &err);
+	}
+	return op_wait(call, drop_extension, extension);
+}

@@ -1,0 +1,290 @@
+#include "ops/view.h"
+
+#include <string.h>
+
+#include "api/api_errors.h"
+#include "base/base64.h"
+#include "base/clock.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+
+#define EXIT_CODE_TIMED_OUT 124 /* as timeout(1) has it */
+#define MODE_BITS           07777u
+
+/* Keys are constants of ours. */
+#define KEY_FLAGS (JSON_C_OBJECT_ADD_KEY_IS_NEW | JSON_C_OBJECT_ADD_CONSTANT_KEY)
+
+void view_set(json_object *obj, const char *key, json_object *value)
+{
+	json_object_object_add_ex(obj, key, value, KEY_FLAGS);
+}
+
+void view_set_text(json_object *obj, const char *key, const char *text)
+{
+	view_set(obj, key, text ? json_object_new_string(text) : NULL);
+}
+
+void view_set_int(json_object *obj, const char *key, int64_t number)
+{
+	view_set(obj, key, json_object_new_int64(number));
+}
+
+void view_set_bool(json_object *obj, const char *key, bool is_true)
+{
+	view_set(obj, key, json_object_new_boolean(is_true));
+}
+
+void view_set_time(json_object *obj, const char *key, int64_t wall_ms)
+{
+	char text[CLOCK_TEXT_BYTES];
+
+	view_set_text(obj, key, wall_ms ? clock_format(wall_ms, text) : NULL);
+}
+
+/* ---- bytes ---- */
+
+/* Length of the valid UTF-8 sequence at @text, or 0. */
+static size_t sequence_length(const char *text, size_t len)
+{
+	for (size_t n = 1; n <= 4 && n <= len; n++) {
+		if (utf8_is_valid(text, n)) {
+			return n;
+		}
+	}
+	return 0;
+}
+
+static json_object *lossy_text(const char *bytes, size_t len)
+{
+	static const char replacement[] = "\xef\xbf\xbd";
+	_cleanup_free_ char *out = xcalloc(len * 3 + 1, 1);
+	size_t n = 0;
+
+	for (size_t i = 0; i < len;) {
+		size_t valid = sequence_length(bytes + i, len - i);
+
+		memcpy(out + n, valid ? bytes + i : replacement, valid ? valid : 3);
+		n += valid ? valid : 3;
+		i += valid ? valid : 1;
+	}
+	return json_object_new_string_len(out, (int)n);
+}
+
+static json_object *base64_text(const char *bytes, size_t len)
+{
+	size_t size = BASE64_ENCODED_BYTES(len);
+	_cleanup_free_ char *out = xcalloc(size + 1, 1);
+
+	base64_encode(out, bytes, len);
+	return json_object_new_string_len(out, (int)size);
+}
+
+void view_set_bytes(json_object *obj, const char *key, const char *bytes, size_t len)
+{
+	char other[64];
+
+	if (utf8_is_valid(bytes, len)) {
+		view_set(obj, key, json_object_new_string_len(bytes, (int)len));
+		return;
+	}
+	view_set(obj, key, lossy_text(bytes, len));
+	snprintf(other, sizeof other, "%s_base64", key);
+	json_object_object_add(obj, other, base64_text(bytes, len));
+}
+
+/* ---- errors ---- */
+
+json_object *view_error(const struct err *err, const char *code, const char *request_id)
+{
+	json_object *outer = json_object_new_object();
+	json_object *error = json_object_new_object();
+
+	view_set_text(error, "type", api_error_of(err->kind)->type);
+	if (err->kind == ERR_INTERNAL) {
+		view_set_text(error, "message", "internal error");
+	} else {
+		size_t len = strlen(err->msg);
+
+		/* Messages may hold what a guest said. */
+		view_set(error, "message",
+			utf8_is_valid(err->msg, len) ? json_object_new_string(err->msg)
+						     : lossy_text(err->msg, len));
+	}
+	if (code) {
+		view_set_text(error, "code", code);
+	}
+	view_set_text(error, "request_id", request_id);
+	view_set(outer, "error", error);
+	return outer;
+}
+
+/* ---- sandboxes ---- */
+
+json_object *view_sandbox(const struct store_sandbox *row, bool has_account)
+{
+	json_object *obj = json_object_new_object();
+	json_object *metadata = row->metadata ? json_tokener_parse(row->metadata) : NULL;
+
+	view_set_text(obj, "id", row->id);
+	if (has_account) {
+		view_set_text(obj, "account", row->account);
+	}
+	view_set_text(obj, "name", row->name);
+	view_set_text(obj, "status", row->state);
+	view_set_text(obj, "reason", row->reason);
+	view_set_text(obj, "size", row->size ? row->size : "custom");
+	view_set_int(obj, "vcpus", row->vcpus);
+	view_set_int(obj, "memory_mb", row->memory_mb);
+	view_set_int(obj, "disk_gb", row->disk_gb);
+	view_set_text(obj, "image", row->image);
+	view_set_text(obj, "network", row->network);
+	view_set_bool(obj, "temporary", row->is_temporary);
+	view_set(obj, "metadata", metadata ? metadata : json_object_new_object());
+	view_set_time(obj, "created_at", row->created_at_ms);
+	view_set_time(obj, "ready_at", row->ready_at_ms);
+	view_set_time(obj, "expires_at", row->expires_at_ms);
+	view_set_time(obj, "ended_at", row->ended_at_ms);
+	return obj;
+}
+
+/* ---- guests ---- */
+
+static void set_buffer(json_object *obj, const char *key, struct evbuffer *bytes)
+{
+	size_t len = evbuffer_get_length(bytes);
+
+	view_set_bytes(obj, key, len ? (const char *)evbuffer_pullup(bytes, -1) : "", len);
+}
+
+json_object *view_exec(const struct sandbox_exec_result *result)
+{
+	json_object *obj = json_object_new_object();
+	const struct guest_exec_result *guest = &result->guest;
+
+	view_set_text(obj, "id", result->id);
+	set_buffer(obj, "stdout", result->out);
+	set_buffer(obj, "stderr", result->err_out);
+	view_set_int(obj, "exit_code", guest->timed_out ? EXIT_CODE_TIMED_OUT : guest->exit_code);
+	view_set(obj, "signal", guest->signal ? json_object_new_int(guest->signal) : NULL);
+	view_set_bool(obj, "timed_out", guest->timed_out);
+	view_set_bool(obj, "truncated", guest->truncated);
+	view_set_int(obj, "duration_ms", (int64_t)(guest->duration_us / 1000));
+	return obj;
+}
+
+static void set_file_info(json_object *obj, uint64_t size, uint32_t mode, int64_t mtime_ms)
+{
+	char text[16];
+
+	snprintf(text, sizeof text, "%04o", mode & MODE_BITS);
+	view_set_int(obj, "size_bytes", (int64_t)MIN(size, (uint64_t)INT64_MAX));
+	view_set_text(obj, "mode", text);
+	view_set_time(obj, "modified_at", mtime_ms);
+}
+
+static const char *entry_type(char type)
+{
+	switch (type) {
+	case 'f':
+		return "file";
+	case 'd':
+		return "dir";
+	case 'l':
+		return "symlink";
+	default:
+		return "other";
+	}
+}
+
+json_object *view_entry(const struct guest_entry *entry)
+{
+	json_object *obj = json_object_new_object();
+	const char *slash = memrchr(entry->name, '/', entry->name_len);
+	const char *name = slash ? slash + 1 : entry->name;
+
+	view_set_bytes(obj, "name", name, entry->name_len - (size_t)(name - entry->name));
+	view_set_bytes(obj, "path", entry->name, entry->name_len);
+	view_set_text(obj, "type", entry_type(entry->type));
+	set_file_info(obj, entry->size, entry->mode, entry->mtime_ms);
+	return obj;
+}
+
+json_object *view_file(const char *path, size_t path_len, const struct guest_file_info *info,
+	struct evbuffer *content)
+{
+	json_object *obj = json_object_new_object();
+	size_t len = evbuffer_get_length(content);
+	const char *bytes = len ? (const char *)evbuffer_pullup(content, -1) : "";
+
+	view_set_bytes(obj, "path", path, path_len);
+	if (utf8_is_valid(bytes, len)) {
+		view_set(obj, "content", json_object_new_string_len(bytes, (int)len));
+	} else {
+		view_set(obj, "content_base64", base64_text(bytes, len));
+	}
+	evbuffer_drain(content, len);
+	set_file_info(obj, info->size, info->mode, info->mtime_ms);
+	return obj;
+}
+
+/* ---- administration ---- */
+
+json_object *view_account(const struct store_account *account)
+{
+	json_object *obj = json_object_new_object();
+
+	view_set_text(obj, "id", account->id);
+	view_set_text(obj, "name", account->name);
+	view_set_time(obj, "created_at", account->created_at_ms);
+	view_set_bool(obj, "disabled", account->is_disabled);
+	return obj;
+}
+
+json_object *view_key(const struct store_key *key)
+{
+	json_object *obj = json_object_new_object();
+
+	view_set_text(obj, "id", key->id);
+	view_set_text(obj, "account", key->account);
+	view_set_text(obj, "name", key->name[0] ? key->name : NULL);
+	view_set_text(obj, "hint", key->hint);
+	view_set_time(obj, "created_at", key->created_at_ms);
+	view_set_time(obj, "revoked_at", key->revoked_at_ms);
+	view_set_time(obj, "last_used_at", key->last_used_at_ms);
+	return obj;
+}
+
+json_object *view_image(const struct image_status *image)
+{
+	static const char *const states[] = {[IMAGE_VERIFYING] = "verifying",
+		[IMAGE_GOOD] = "good",
+		[IMAGE_REFUSED] = "refused"};
+	json_object *obj = json_object_new_object();
+	const struct image *good = image->image;
+
+	view_set_text(obj, "name", image->name);
+	view_set_text(obj, "version", image->version);
+	view_set_text(obj, "status", states[image->state]);
+	view_set_text(obj, "problem", image->problem);
+	view_set_bool(obj, "current", image->is_current);
+	view_set_bool(obj, "default", image->is_default);
+	view_set_text(obj, "kernel_version", good ? good->kernel_version : NULL);
+	view_set_text(obj, "agent_version", good ? good->agent_version : NULL);
+	view_set(obj, "virtual_size_bytes",
+		good ? json_object_new_int64((int64_t)good->virtual_size_bytes) : NULL);
+	view_set_text(obj, "created_at", good ? good->created : NULL);
+	return obj;
+}
+
+json_object *view_hypervisor(const struct hv_info *info)
+{
+	json_object *obj = json_object_new_object();
+
+	view_set_text(obj, "driver", info->driver);
+	view_set_bool(obj, "ready", info->is_ready);
+	view_set_text(obj, "acceleration", info->acceleration);
+	view_set_text(obj, "acceleration_reason", info->acceleration_why);
+	view_set_text(obj, "libvirt_version", info->libvirt_version);
+	view_set_text(obj, "qemu_version", info->qemu_version);
+	return obj;
+}

@@ -1,0 +1,44 @@
+#pragma once
+
+/*
+ * view - the shape of answers
+ *
+ * Purpose: from rows and results to JSON; the only place where output is given its form.
+ * Owns:    nothing: the caller has what is returned.
+ * Thread:  loop.
+ * Uses:    base, api, store, sandbox, image, hv.h.
+ */
+
+#include <event2/buffer.h>
+
+#include "base/json.h"
+#include "hv/hv.h"
+#include "image/image.h"
+#include "sandbox/sandbox.h"
+#include "store/store_account.h"
+#include "store/store_key.h"
+#include "store/store_sandbox.h"
+
+void view_set(json_object *obj, const char *key, json_object *value);    /* takes @value */
+void view_set_text(json_object *obj, const char *key, const char *text); /* NULL: null */
+void view_set_int(json_object *obj, const char *key, int64_t number);
+void view_set_bool(json_object *obj, const char *key, bool is_true);
+/* 0: null. */
+void view_set_time(json_object *obj, const char *key, int64_t wall_ms);
+/* Bytes that needn't be UTF-8: @key has the text, with U+FFFD where need be, and only then
+ * KEY_base64 has the very bytes. */
+void view_set_bytes(json_object *obj, const char *key, const char *bytes, size_t len);
+
+/* @code may be NULL. The text of ERR_INTERNAL isn't shown. */
+json_object *view_error(const struct err *err, const char *code, const char *request_id);
+
+json_object *view_sandbox(const struct store_sandbox *row, bool has_account);
+json_object *view_exec(const struct sandbox_exec_result *result);
+json_object *view_entry(const struct guest_entry *entry);
+/* Drains @content. */
+json_object *view_file(const char *path, size_t path_len, const struct guest_file_info *info,
+	struct evbuffer *content);
+json_object *view_account(const struct store_account *account);
+json_object *view_key(const struct store_key *key);
+json_object *view_image(const struct image_status *image);
+json_object *view_hypervisor(const struct hv_info *info);
