@@ -1,0 +1,118 @@
+#include "http/reply.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/server_priv.h"
+#include "ops/ops.h"
+
+const char *http_reason(int status)
+{
+	static const struct {
+		int status;
+		const char *reason;
+	} reasons[] = {
+		{200, "OK"},
+		{201, "Created"},
+		{202, "Accepted"},
+		{400, "Bad Request"},
+		{401, "Unauthorized"},
+		{402, "Payment Required"},
+		{403, "Forbidden"},
+		{404, "Not Found"},
+		{405, "Method Not Allowed"},
+		{409, "Conflict"},
+		{413, "Content Too Large"},
+		{429, "Too Many Requests"},
+		{500, "Internal Server Error"},
+		{503, "Service Unavailable"},
+		{504, "Gateway Timeout"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
+		if (reasons[i].status == status) {
+			return reasons[i].reason;
+		}
+	}
+	return "Unknown";
+}
+
+static void add(struct http_request *request, const char *name, const char *value)
+{
+	evhttp_add_header(evhttp_request_get_output_headers(request->evreq), name, value);
+}
+
+static void add_number(struct http_request *request, const char *name, uint64_t number)
+{
+	char text[24];
+
+	snprintf(text, sizeof text, "%" PRIu64, number);
+	add(request, name, text);
+}
+
+void http_reply_headers(struct http_request *request, int status, const char *content_type)
+{
+	add(request, "Content-Type", content_type);
+	add(request, "X-Request-Id", request->id);
+	add(request, "Cache-Control", "no-store");
+	add(request, "X-Content-Type-Options", "nosniff");
+	if (status == 401) {
+		add(request, "WWW-Authenticate", "Bearer");
+	}
+	if (request->closes || request->conn->door->server->is_stopping) {
+		add(request, "Connection", "close");
+	}
+}
+
+void http_reply_answer_headers(struct http_request *request, const struct op_answer *answer)
+{
+	if (answer->retry_after_s) {
+		add_number(request, "Retry-After", answer->retry_after_s);
+	}
+	if (answer->body) {
+		char mode[16];
+
+		snprintf(mode, sizeof mode, "%04o", answer->mode & 07777u);
+		add_number(request, "X-File-Size", answer->body_bytes);
+		add(request, "X-File-Mode", mode);
+	}
+}
+
+/* The text belongs to the object, which lives until the evbuffer has sent it. */
+static void release_json(const void *data, size_t len, void *arg)
+{
+	(void)data;
+	(void)len;
+	json_object_put(arg);
+}
+
+uint64_t http_reply_json(struct http_request *request, int status, json_object *json)
+{
+	size_t len;
+	const char *text = json_text(json, &len);
+
+	http_reply_headers(request, status, "application/json");
+	if (request->is_head) {
+		add_number(request, "Content-Length", len);
+		evhttp_send_reply(request->evreq, status, http_reason(status), NULL);
+		return 0;
+	}
+	struct evbuffer *body = evhttp_request_get_output_buffer(request->evreq);
+
+	evbuffer_add_reference(body, text, len, release_json, json_object_get(json));
+	evhttp_send_reply(request->evreq, status, http_reason(status), NULL);
+	return len;
+}
+
+void http_log_refusal(struct http_server *server, const char *id, int status, const struct err *err)
+{
+	char quoted[256];
+	unsigned held_back;
+
+	if (log_limit_allows(&server->refusals, clock_monotonic_ms(), &held_back)) {
+		log_info("request refused", "rq=%s status=%d held_back=%u why=%s", id, status,
+			held_back, log_quote(quoted, sizeof quoted, err->msg, strlen(err->msg)));
+	}
+}

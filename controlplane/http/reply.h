@@ -1,0 +1,28 @@
+#pragma once
+
+/*
+ * reply - headers and JSON of an answer
+ *
+ * Purpose: what every answer has in common. No terminal send is outside of request.c and stream.c.
+ * Uses:    base, ops, request.h.
+ */
+
+#include "base/json.h"
+#include "http/request.h"
+
+struct http_server;
+struct op_answer;
+
+/* "Not Found" */
+const char *http_reason(int status);
+
+/* Headers of every answer. */
+void http_reply_headers(struct http_request *request, int status, const char *content_type);
+/* Of one whose op_answer asks for more: Retry-After, the file's size and mode. */
+void http_reply_answer_headers(struct http_request *request, const struct op_answer *answer);
+/* The terminal send of a JSON answer. Returns the bytes of its body. */
+uint64_t http_reply_json(struct http_request *request, int status, json_object *json);
+
+/* A line for what was refused before it was a call; a flood of them is held back. */
+void http_log_refusal(
+	struct http_server *server, const char *id, int status, const struct err *err);

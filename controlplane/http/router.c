@@ -1,0 +1,151 @@
+#include "http/router.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "base/xalloc.h"
+
+/* ---- decoding ---- */
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9') {
+		return c - '0';
+	}
+	if (c >= 'a' && c <= 'f') {
+		return c - 'a' + 10;
+	}
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+long url_decode(const char *text, size_t len, bool plus_is_space, char *out)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		char c = text[i];
+
+		if (c == '%') {
+			int high = i + 2 < len ? hex_digit(text[i + 1]) : -1;
+			int low = high < 0 ? -1 : hex_digit(text[i + 2]);
+
+			if (low < 0) {
+				return -1;
+			}
+			c = (char)(high << 4 | low);
+			i += 2;
+		} else if (c == '+' && plus_is_space) {
+			c = ' ';
+		}
+		out[n++] = c;
+	}
+	out[n] = '\0';
+	return (long)n;
+}
+
+static int query_pair(const char *pair, size_t len, query_fn fn, void *arg, struct err *err)
+{
+	const char *equals = memchr(pair, '=', len);
+	size_t name_len = equals ? (size_t)(equals - pair) : len;
+	const char *value = equals ? equals + 1 : pair + len;
+	_cleanup_free_ char *decoded = xcalloc(len + 2, 1);
+	char *value_out = decoded + name_len + 1;
+	long name_n = url_decode(pair, name_len, true, decoded);
+	long value_n = url_decode(value, len - (size_t)(value - pair), true, value_out);
+
+	if (name_n < 0 || value_n < 0) {
+		return err_set(err, ERR_INVALID,
+			"the query has a \"%%\" that two hexadecimal digits don't follow");
+	}
+	if (strlen(decoded) != (size_t)name_n) {
+		return err_set(err, ERR_INVALID, "the query has a name with a NUL in it");
+	}
+	return fn(arg, decoded, value_out, (size_t)value_n, err);
+}
+
+int query_each(const char *query, query_fn fn, void *arg, struct err *err)
+{
+	while (query && *query) {
+		size_t len = strcspn(query, "&");
+
+		if (len > 0 && query_pair(query, len, fn, arg, err) < 0) {
+			return -1;
+		}
+		query += len + (query[len] == '&');
+	}
+	return 0;
+}
+
+/* ---- matching ---- */
+
+/* One path against one template, segment by segment. 1: matches; 0: doesn't; -1: @err. */
+static int match(const char *template, const char *path, struct route *route, struct err *err)
+{
+	route->param_count = 0;
+	while (*template == '/' && *path == '/') {
+		size_t want = strcspn(++template, "/");
+		size_t have = strcspn(++path, "/");
+
+		if (template[0] == '{') {
+			size_t at = route->param_count++;
+
+			ASSERT(at < ROUTE_PARAMS_MAX && want - 2 < sizeof route->params[at].name);
+			if (have == 0 || have >= ROUTE_VALUE_BYTES) {
+				return 0;
+			}
+			memcpy(route->params[at].name, template + 1, want - 2);
+			route->params[at].name[want - 2] = '\0';
+
+			long n = url_decode(path, have, false, route->params[at].value);
+
+			if (n < 0 || strlen(route->params[at].value) != (size_t)n) {
+				return err_set(err, ERR_INVALID,
+					"the path has an escape that is not allowed");
+			}
+		} else if (want != have || memcmp(template, path, want) != 0) {
+			return 0;
+		}
+		template += want;
+		path += have;
+	}
+	return *template == '\0' && *path == '\0';
+}
+
+static void allow(struct route *route, enum api_method method)
+{
+	size_t used = strlen(route->allowed);
+
+	snprintf(route->allowed + used, sizeof route->allowed - used, "%s%s%s", used ? ", " : "",
+		api_method_name(method), method == API_GET ? ", HEAD" : "");
+}
+
+int route_find(
+	const char *method, const char *path, bool is_admin, struct route *ret, struct err *err)
+{
+	const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
+
+	ret->row = NULL;
+	ret->allowed[0] = '\0';
+	for (enum api_op op = 0; op < API_OP_MAX; op++) {
+		const struct api_row *row = api_row(op);
+
+		if ((row->flags & API_ADMIN_SOCKET) && !is_admin) {
+			continue;
+		}
+		int matches = match(row->path, path, ret, err);
+
+		if (matches < 0) {
+			return -1;
+		}
+		if (matches && strcmp(api_method_name(row->method), wanted) == 0) {
+			ret->row = row;
+			return 0;
+		}
+		if (matches) {
+			allow(ret, row->method);
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,267 @@
+#include "http/server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <event2/http.h>
+#include <event2/listener.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/xalloc.h"
+#include "http/request.h"
+#include "http/server_priv.h"
+#include "ops/ops.h"
+
+/*
+ * Theory of operation. Two evhttp objects, one for TCP and one for the admin socket: which one a
+ * request came through decides how its principal is found and which routes it sees. An evhttp's own
+ * limit for bodies lies above ours (conn.c), because its refusal would be a page of HTML.
+ */
+
+#define BACKLOG 512
+
+static const struct http_config defaults = {
+	.body_bytes = 64u << 20,
+	.bodies_total_bytes = 256u << 20,
+	.header_bytes = 32u << 10,
+	.connections_max = 1024,
+	.idle_timeout_s = 60,
+	.out_high_bytes = 1u << 20,
+};
+
+#define METHODS                                                                                    \
+	(EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE | \
+		EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH)
+
+static void take_defaults(struct http_config *config)
+{
+#define TAKE(field) config->field = config->field ? config->field : defaults.field
+	TAKE(body_bytes);
+	TAKE(bodies_total_bytes);
+	TAKE(header_bytes);
+	TAKE(connections_max);
+	TAKE(idle_timeout_s);
+	TAKE(out_high_bytes);
+#undef TAKE
+}
+
+static void add_host(struct http_server *server, const char *host)
+{
+	size_t n = strv_length(server->hosts);
+
+	server->hosts = xrealloc(server->hosts, n + 2, sizeof(char *));
+	server->hosts[n] = xstrdup(host);
+	server->hosts[n + 1] = NULL;
+}
+
+static void door_init(struct http_door *door, struct http_server *server, bool is_admin)
+{
+	const struct http_config *config = &server->config;
+
+	door->server = server;
+	door->is_admin = is_admin;
+	door->http = evhttp_new(loop_base(server->loop));
+	ASSERT(door->http);
+	evhttp_set_bevcb(door->http, http_conn_new, door);
+	evhttp_set_gencb(door->http, http_request_begin, door);
+	evhttp_set_allowed_methods(door->http, METHODS);
+	evhttp_set_max_headers_size(door->http, (ev_ssize_t)config->header_bytes);
+	evhttp_set_max_body_size(door->http, (ev_ssize_t)(2 * config->body_bytes + (1 << 20)));
+	evhttp_set_timeout(door->http, (int)config->idle_timeout_s);
+	evhttp_set_default_content_type(door->http, NULL);
+}
+
+struct http_server *http_server_new(
+	struct loop *loop, struct ops *ops, struct auth *auth, const struct http_config *config)
+{
+	static const char *const loopback[] = {"localhost", "127.0.0.1", "[::1]"};
+	struct http_server *server = xnew(struct http_server);
+
+	loop_assert();
+	server->loop = loop;
+	server->ops = ops;
+	server->auth = auth;
+	server->config = *config;
+	take_defaults(&server->config);
+	TAILQ_INIT(&server->conns);
+	for (size_t i = 0; i < ARRAY_SIZE(loopback); i++) {
+		add_host(server, loopback[i]);
+	}
+	for (char *const *host = config->allowed_hosts; host && *host; host++) {
+		add_host(server, *host);
+	}
+	door_init(&server->tcp, server, false);
+	door_init(&server->admin, server, true);
+	return server;
+}
+
+void http_server_free(struct http_server *server)
+{
+	struct http_conn *conn;
+	struct http_conn *next;
+
+	if (!server) {
+		return;
+	}
+	server->is_stopping = true;
+	for (conn = TAILQ_FIRST(&server->conns); conn; conn = next) {
+		next = TAILQ_NEXT(conn, link);
+		if (conn->request) {
+			http_request_abort(conn->request);
+		}
+	}
+	ASSERT(server->pending == 0);
+	evhttp_free(server->tcp.http);
+	evhttp_free(server->admin.http);
+	/* Those that nothing had come through yet. */
+	while (!TAILQ_EMPTY(&server->conns)) {
+		http_conn_adopt(TAILQ_FIRST(&server->conns));
+	}
+	if (server->admin_path) {
+		unlink(server->admin_path);
+	}
+	free(server->admin_path);
+	free(server->by_fd);
+	strv_free(server->hosts);
+	free(server);
+}
+
+/* ---- listening ---- */
+
+static int listen_on(struct http_door *door, const struct sockaddr *address, socklen_t len,
+	const char *shown, evutil_socket_t *ret_fd, struct err *err)
+{
+	struct event_base *base = loop_base(door->server->loop);
+	struct evconnlistener *listener = evconnlistener_new_bind(base, NULL, NULL,
+		LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE |
+			LEV_OPT_DISABLED,
+		BACKLOG, address, (int)len);
+	int sys = errno;
+
+	if (!listener) {
+		return sys == EADDRINUSE ? err_set(err, ERR_CONFLICT,
+						   "%s is in use by another program", shown)
+					 : err_sys(err, sys, "listen on %s", shown);
+	}
+	*ret_fd = evconnlistener_get_fd(listener);
+	if (!evhttp_bind_listener(door->http, listener)) {
+		evconnlistener_free(listener);
+		return err_set(err, ERR_INTERNAL, "no memory for a listener");
+	}
+	evconnlistener_enable(listener);
+	return 0;
+}
+
+static socklen_t parse_address(const char *address, uint16_t port, struct sockaddr_storage *ret,
+	char host[INET6_ADDRSTRLEN + 2])
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
+	char text[INET6_ADDRSTRLEN];
+
+	memset(ret, 0, sizeof *ret);
+	if (inet_pton(AF_INET, address, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons(port);
+		inet_ntop(AF_INET, &v4->sin_addr, host, INET6_ADDRSTRLEN);
+		return sizeof *v4;
+	}
+	if (inet_pton(AF_INET6, address, &v6->sin6_addr) == 1) {
+		v6->sin6_family = AF_INET6;
+		v6->sin6_port = htons(port);
+		inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text);
+		snprintf(host, INET6_ADDRSTRLEN + 2, "[%s]", text);
+		return sizeof *v6;
+	}
+	return 0;
+}
+
+static uint16_t port_of(evutil_socket_t fd)
+{
+	struct sockaddr_storage address;
+	socklen_t len = sizeof address;
+
+	if (getsockname(fd, (struct sockaddr *)&address, &len) < 0) {
+		return 0;
+	}
+	return ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
+						   : ((struct sockaddr_in *)&address)->sin_port);
+}
+
+int http_server_listen(struct http_server *server, const char *address, uint16_t port,
+	uint16_t *ret_port, struct err *err)
+{
+	struct sockaddr_storage storage;
+	char host[INET6_ADDRSTRLEN + 2];
+	char shown[INET6_ADDRSTRLEN + 16];
+	evutil_socket_t fd;
+	socklen_t len = parse_address(address, port, &storage, host);
+
+	if (len == 0) {
+		return err_set(err, ERR_INVALID, "\"%s\" is not a numeric IP address to listen on",
+			address);
+	}
+	snprintf(shown, sizeof shown, "%s:%u", host, port);
+	if (listen_on(&server->tcp, (struct sockaddr *)&storage, len, shown, &fd, err) < 0) {
+		return -1;
+	}
+	add_host(server, host); /* who connects to it by its number says so */
+	if (ret_port) {
+		*ret_port = port_of(fd);
+	}
+	return 0;
+}
+
+int http_server_listen_admin(struct http_server *server, const char *path, struct err *err)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	evutil_socket_t fd;
+
+	if (strlen(path) >= sizeof address.sun_path) {
+		return err_set(err, ERR_INVALID,
+			"the admin socket's path must have at most %zu bytes",
+			sizeof address.sun_path - 1);
+	}
+	memcpy(address.sun_path, path, strlen(path) + 1);
+	unlink(path);
+	if (listen_on(&server->admin, (struct sockaddr *)&address, sizeof address, path, &fd, err) <
+		0) {
+		return -1;
+	}
+	server->admin_path = xstrdup(path);
+	if (chmod(path, 0666) < 0) {
+		return err_sys(err, errno, "chmod %s", path);
+	}
+	return 0;
+}
+
+static void end_listener(struct evhttp_bound_socket *bound, void *arg)
+{
+	(void)arg;
+	evconnlistener_disable(evhttp_bound_socket_get_listener(bound));
+}
+
+void http_server_stop(struct http_server *server)
+{
+	struct http_conn *conn;
+	struct http_conn *next;
+
+	server->is_stopping = true;
+	evhttp_foreach_bound_socket(server->tcp.http, end_listener, NULL);
+	evhttp_foreach_bound_socket(server->admin.http, end_listener, NULL);
+	for (conn = TAILQ_FIRST(&server->conns); conn; conn = next) {
+		next = TAILQ_NEXT(conn, link);
+		if (http_conn_is_idle(conn)) {
+			http_conn_cut(conn);
+		}
+	}
+}
+
+size_t http_server_pending(const struct http_server *server)
+{
+	return server->pending;
+}
