@@ -14,7 +14,7 @@
 	{"path", API_STRING, (places) | API_IN_HEADER, .is_required = true, .text = API_TEXT_PATH, \
 		.min = 1, .max = API_PATH_MAX_BYTES, .header = "X-File-Path",                      \
 		.doc = "Where it is in the sandbox; a relative path starts in `/workspace`. In a " \
-		       "query or header any byte but NUL may be percent-encoded"}
+		       "query any byte but NUL may be percent-encoded; a header is taken as it is"}
 
 #define OCTETS_MAX INT64_C(0x7fffffffffff)
 
@@ -37,14 +37,14 @@ const struct api_field api_fields_sandbox_create[] = {
 	{"disk_gb", API_INT, API_IN_BODY, .min = 1, .max = 65536,
 		.doc = "Disk in GB; needs `vcpus` and `memory_mb` as well"},
 	{"timeout_minutes", API_INT, API_IN_BODY, .min = 1, .max = API_TIMEOUT_MINUTES_MAX,
-		.doc = "Minutes until it is removed, at most the service's `max_lifetime_minutes`; 15 "
-		       "where nothing else is set"},
+		.doc = "Minutes until it is removed, at most the service's `max_lifetime_minutes`. Left "
+		       "out: 15 where nothing else is set, and no expiry for a permanent one"},
 	{"name", API_STRING, API_IN_BODY, .is_nullable = true, .text = API_TEXT_NAME, .min = 1,
 		.max = NAME_MAX_BYTES,
 		.doc = "A name, unique among the account's live sandboxes, that may stand wherever an "
 		       "id may: lower-case letters, digits and hyphens"},
 	{"temporary", API_BOOL, API_IN_BODY, .default_text = "true",
-		.doc = "Temporary sandboxes go when their guest powers off, and their disks survive no "
+		.doc = "`false` makes a permanent one: it outlives its guest's power-off, and its disk a "
 		       "crash of the host"},
 	{"image", API_STRING, API_IN_BODY, .is_nullable = true, .text = API_TEXT_LINE, .min = 1,
 		.max = NAME_MAX_BYTES, .doc = "Base image; the service's default where left out"},
@@ -138,7 +138,7 @@ const struct api_field api_fields_file_write[] = {
 	{"mode", API_STRING, API_IN_BODY | API_IN_RAW_QUERY, .text = API_TEXT_MODE, .min = 3, .max = 4,
 		.doc = "Permissions as an octal number in quotes, such as \"0755\""},
 	{"offset", API_INT, API_IN_BODY | API_IN_RAW_QUERY, .min = 0, .max = OCTETS_MAX,
-		.doc = "Write from this byte on and keep the rest; where left out the file is replaced"},
+		.doc = "Above 0: write from this byte on and keep what is before; else the file is replaced"},
 	{NULL},
 };
 

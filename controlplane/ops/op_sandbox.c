@@ -9,8 +9,6 @@
 #include "ops/view.h"
 #include "sandbox/sandbox_state.h"
 
-#define SIZE_CUSTOM "custom"
-
 static enum op_ret reply_row(struct op_call *call, int status, const struct store_sandbox *row)
 {
 	return op_reply(call, status, view_sandbox(row, call->principal.is_admin));
@@ -68,7 +66,7 @@ static int take_size(const struct op_call *call, struct sandbox_create_spec *spe
 		return err_set(err, ERR_INVALID,
 			"\"%s\" is missing: vcpus, memory_mb and disk_gb go together", missing);
 	}
-	spec->size = SIZE_CUSTOM;
+	spec->size = NULL;
 	spec->vcpus = (unsigned)api_args_int(args, "vcpus");
 	spec->memory_mb = (unsigned)api_args_int(args, "memory_mb");
 	spec->disk_gb = (unsigned)api_args_int(args, "disk_gb");
@@ -90,7 +88,8 @@ static int check_minutes(
 static int take_timeout(
 	const struct op_call *call, struct sandbox_create_spec *spec, struct err *err)
 {
-	spec->timeout_minutes = call->ops->config.timeout_default_minutes;
+	/* A permanent one has no expiry unless it is given one. */
+	spec->timeout_minutes = spec->is_temporary ? call->ops->config.timeout_default_minutes : 0;
 	if (api_args_has(&call->args, "timeout_minutes")) {
 		spec->timeout_minutes = (unsigned)api_args_int(&call->args, "timeout_minutes");
 	}
@@ -129,8 +128,7 @@ static void hash_value(EVP_MD_CTX *md, const char *name, json_object *value)
 	_cleanup_free_ const char **keys = xcalloc(count + 1, sizeof(char *));
 	size_t n = 0;
 
-	json_object_object_foreach(value, key, member)
-	{
+	json_object_object_foreach (value, key, member) {
 		(void)member;
 		keys[n++] = key;
 	}
@@ -178,17 +176,12 @@ static void on_created(void *arg, struct sandbox *sb, const struct err *err)
 	}
 }
 
-static bool is_provisioning(const struct store_sandbox *row)
-{
-	return strcmp(row->state, sandbox_state_name(SANDBOX_PROVISIONING)) == 0;
-}
-
 /* The row is made; what is left to say, and when? */
 static enum op_ret after_create(struct op_call *call, struct sandbox *sb, bool is_replay)
 {
 	const struct store_sandbox *row = sandbox_row(sb);
 
-	if (!is_provisioning(row)) {
+	if (sandbox_state(sb) != SANDBOX_PROVISIONING) {
 		return reply_row(call, is_replay ? 200 : call->row->status, row);
 	}
 	if (!api_args_bool(&call->args, "wait")) {

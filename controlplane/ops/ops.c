@@ -297,17 +297,11 @@ struct sandbox *op_find_sandbox(
 	bool is_id = id_is_valid(text, ID_SANDBOX);
 	bool is_admin = call->principal.is_admin;
 	const char *account = call->principal.account_id;
-	struct sandbox *sb = NULL;
+	struct sandbox *sb = sandbox_find(
+		call->ops->parts.sandboxes, is_admin ? NULL : account, text);
 
-	if (is_id || !is_admin) {
-		sb = sandbox_find(call->ops->parts.sandboxes, account, text);
-	}
 	if (sb) {
-		if (is_admin || strcmp(sandbox_row(sb)->account, account) == 0) {
-			return sb;
-		}
-		refuse_sandbox(text, err);
-		return NULL;
+		return sb;
 	}
 	_cleanup_store_sandbox_ struct store_sandbox *row =
 		is_id ? store_sandbox_get(call->ops->parts.store, text, err) : NULL;

@@ -56,3 +56,20 @@ struct image *image_get(
 	}
 	return image_ref(&images->image);
 }
+
+const char *images_default(const struct images *images)
+{
+	return images->image.name;
+}
+
+void images_each(const struct images *images, image_status_fn fn, void *arg)
+{
+	const struct image_status status = {.name = images->image.name,
+		.version = images->image.version,
+		.state = IMAGE_GOOD,
+		.image = &images->image,
+		.is_current = true,
+		.is_default = true};
+
+	fn(arg, &status);
+}
