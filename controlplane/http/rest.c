@@ -249,6 +249,18 @@ static int check_accept(const struct http_request *request, struct err *err)
 	return 0;
 }
 
+/* conn.c lets more in, since it can't tell a body from what is around it. */
+static int check_length(const struct http_request *request, struct err *err)
+{
+	uint64_t max = request->server->config.body_bytes;
+
+	if (evbuffer_get_length(evhttp_request_get_input_buffer(request->evreq)) > max) {
+		return err_set(err, ERR_TOO_LARGE, "the body must have at most %llu bytes",
+			(unsigned long long)max);
+	}
+	return 0;
+}
+
 static struct pipe *body_pipe(struct http_request *request, uint64_t *ret_len)
 {
 	struct evbuffer *input = evhttp_request_get_input_buffer(request->evreq);
@@ -286,7 +298,8 @@ static int make_call(struct http_request *request, const struct route *route, st
 		op.idempotency_key = header(request, "Idempotency-Key");
 	}
 	api_args_init(&args, row);
-	if (check_accept(request, err) < 0 || check_idempotency_key(op.idempotency_key, err) < 0 ||
+	if (check_length(request, err) < 0 || check_accept(request, err) < 0 ||
+		check_idempotency_key(op.idempotency_key, err) < 0 ||
 		read_args(request, route, is_raw, &args, err) < 0) {
 		return -1;
 	}

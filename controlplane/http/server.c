@@ -18,8 +18,8 @@
 
 /*
  * Theory of operation. Two evhttp objects, one for TCP and one for the admin socket: which one a
- * request came through decides how its principal is found and which routes it sees. An evhttp's own
- * limit for bodies lies above ours (conn.c), because its refusal would be a page of HTML.
+ * request came through decides how its principal is found and which routes it sees. Bodies have no
+ * limit as far as evhttp knows, because its refusal would be a page of HTML: conn.c has them.
  */
 
 #define BACKLOG 512
@@ -70,7 +70,7 @@ static void door_init(struct http_door *door, struct http_server *server, bool i
 	evhttp_set_gencb(door->http, http_request_begin, door);
 	evhttp_set_allowed_methods(door->http, METHODS);
 	evhttp_set_max_headers_size(door->http, (ev_ssize_t)config->header_bytes);
-	evhttp_set_max_body_size(door->http, (ev_ssize_t)(2 * config->body_bytes + (1 << 20)));
+	evhttp_set_max_body_size(door->http, -1);
 	evhttp_set_timeout(door->http, (int)config->idle_timeout_s);
 	evhttp_set_default_content_type(door->http, NULL);
 }

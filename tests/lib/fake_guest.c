@@ -338,6 +338,28 @@ static void run_program(struct guest_call *call)
 }
 
 /* stdin of an exec and the body of a PUT: read to the end, then act. */
+/* Replaces the file, or with an offset what is from there on, as far as the new bytes reach. */
+static void write_file(struct fake_file *file, struct guest_call *call)
+{
+	size_t size = evbuffer_get_length(file->bytes);
+	size_t offset = call->spec.append ? size : (size_t)call->spec.offset;
+	struct evbuffer *old = evbuffer_new();
+
+	evbuffer_add_buffer(old, file->bytes);
+	evbuffer_remove_buffer(old, file->bytes, MIN(offset, size));
+	while (evbuffer_get_length(file->bytes) < offset) {
+		evbuffer_add(file->bytes, "", 1);
+	}
+	if (offset > 0) {
+		evbuffer_drain(old, evbuffer_get_length(call->bytes));
+	} else {
+		evbuffer_drain(old, size);
+	}
+	evbuffer_add_buffer(file->bytes, call->bytes);
+	evbuffer_add_buffer(file->bytes, old);
+	evbuffer_free(old);
+}
+
 static void on_body(void *arg)
 {
 	struct guest_call *call = arg;
@@ -361,10 +383,7 @@ static void on_body(void *arg)
 	struct fake_file *file = file_of(
 		machine_of(call->channel->fake, call->channel->socket), call->path, true);
 
-	if (!call->spec.append) {
-		evbuffer_drain(file->bytes, evbuffer_get_length(file->bytes));
-	}
-	evbuffer_add_buffer(file->bytes, call->bytes);
+	write_file(file, call);
 	if (call->spec.mode) {
 		file->mode = S_IFREG | (call->spec.mode & 07777);
 	}

@@ -1,0 +1,430 @@
+#include "tests/lib/http_world.h"
+
+#include <stdlib.h>
+
+#include "base/rand.h"
+#include "base/xalloc.h"
+
+/* Bodies both ways: files as bytes and as JSON, large ones, slow clients, limits. */
+
+#define OCTETS "application/octet-stream"
+#define ACCEPT "Accept: application/octet-stream\r\n"
+
+static struct http_world *h;
+static const char *id;
+static char path[512];
+
+static const char *at(const char *rest)
+{
+	snprintf(path, sizeof path, "/v1/sandboxes/%s%s", id, rest);
+	return path;
+}
+
+static void set_up_with(const struct http_config *config)
+{
+	h = http_world_new(config);
+	id = http_running(h, NULL);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	set_up_with(NULL);
+	return 0;
+}
+
+static int set_up_small(void **state)
+{
+	const struct http_config config = {
+		.body_bytes = 1 << 20, .bodies_total_bytes = 4 << 20, .out_high_bytes = 64 << 10};
+
+	(void)state;
+	set_up_with(&config);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	http_world_free(h);
+	return 0;
+}
+
+static char *random_bytes(size_t len)
+{
+	char *bytes = xcalloc(len + 1, 1);
+
+	rand_bytes(bytes, len);
+	return bytes;
+}
+
+static struct answer *put_raw(const char *target, const void *data, size_t len)
+{
+	return http_request(h, "PUT", at(target), h->key, NULL, OCTETS, data, len);
+}
+
+static struct answer *get_raw(const char *target)
+{
+	return http_request(h, "GET", at(target), h->key, ACCEPT, NULL, NULL, 0);
+}
+
+/* ---- what comes back is what went in ---- */
+
+static void test_raw_files_come_back_equal(void **state)
+{
+	static const size_t lengths[] = {0, 1, 65536, 3 * 1000 * 1000 + 7};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+		_cleanup_free_ char *bytes = random_bytes(lengths[i]);
+		struct answer *a = put_raw("/files?path=/tmp/a%20b", bytes, lengths[i]);
+
+		assert_int_equal(a->status, 200);
+		assert_int_equal(atol(answer_text(a, "size_bytes")), lengths[i]);
+		assert_string_equal(answer_text(a, "path"), "/tmp/a b");
+		a = get_raw("/files?path=/tmp/a%20b");
+		assert_int_equal(a->status, 200);
+		assert_string_equal(answer_header(a, "Content-Type"), OCTETS);
+		assert_int_equal(atol(answer_header(a, "X-File-Size")), lengths[i]);
+		assert_int_equal(a->len, lengths[i]);
+		assert_memory_equal(a->body, bytes, lengths[i]);
+	}
+}
+
+static void test_the_path_may_come_in_a_header(void **state)
+{
+	struct answer *a = http_request(h, "PUT", at("/files"), h->key,
+		"X-File-Path: /tmp/from header\r\n", OCTETS, "abc", 3);
+
+	(void)state;
+	assert_int_equal(a->status, 200);
+	a = http_request(
+		h, "GET", at("/files"), h->key, "X-File-Path: /tmp/from header\r\n", NULL, NULL, 0);
+	assert_string_equal(answer_text(a, "content"), "abc");
+	assert_int_equal(http_get(h, h->key, at("/files"))->status, 400);
+}
+
+static void test_json_files(void **state)
+{
+	struct answer *a = http_json(h, "PUT", at("/files"), h->key,
+		"{\"path\":\"/tmp/t\",\"content\":\"gr\\u00fc\\u00df\\u0000x\"}");
+
+	(void)state;
+	assert_int_equal(a->status, 200);
+	assert_string_equal(answer_text(a, "size_bytes"), "8");
+	a = http_get(h, h->key, at("/files?path=/tmp/t"));
+	assert_int_equal(a->status, 200);
+	assert_non_null(strstr(a->body, "\"content\":\"gr\xc3\xbc\xc3\x9f\\u0000x\""));
+	assert_null(answer_text(a, "content_base64"));
+
+	a = http_json(h, "PUT", at("/files"), h->key,
+		"{\"path\":\"/tmp/b\",\"content_base64\":\"/wABgA==\"}");
+	assert_string_equal(answer_text(a, "size_bytes"), "4");
+	a = http_get(h, h->key, at("/files?path=/tmp/b"));
+	assert_string_equal(answer_text(a, "content_base64"), "/wABgA==");
+	assert_null(answer_text(a, "content"));
+	a = http_get(h, h->key, at("/files?path=/tmp/t&offset=2&length=2"));
+	assert_string_equal(answer_text(a, "content"), "\xc3\xbc");
+}
+
+static void test_writes_need_one_content(void **state)
+{
+	static const char *const bodies[] = {"{\"path\":\"/tmp/x\"}", "{\"content\":\"x\"}",
+		"{\"path\":\"/tmp/x\",\"content\":\"x\",\"content_base64\":\"eA==\"}",
+		"{\"path\":\"\",\"content\":\"x\"}", "{\"path\":\"/a\\u0000b\",\"content\":\"x\"}"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bodies); i++) {
+		struct answer *a = http_json(h, "PUT", at("/files"), h->key, bodies[i]);
+
+		assert_int_equal(a->status, 400);
+	}
+	assert_int_equal(fake_guest_calls(h->w->guests, FAKE_GUEST_PUT), 0);
+}
+
+static void test_what_the_guest_refuses_has_its_word(void **state)
+{
+	struct answer *a = http_get(h, h->key, at("/files?path=/tmp/none"));
+
+	(void)state;
+	assert_int_equal(a->status, 404);
+	assert_string_equal(answer_text(a, "error.type"), "not_found");
+	assert_string_equal(answer_text(a, "error.code"), "not_found");
+	a = get_raw("/files?path=/tmp/none");
+	assert_int_equal(a->status, 404);
+	assert_string_equal(answer_text(a, "error.code"), "not_found");
+}
+
+static void test_directories_are_listed(void **state)
+{
+	struct answer *a;
+
+	(void)state;
+	put_raw("/files?path=/d/one", "1", 1);
+	put_raw("/files?path=/d/two%FF", "22", 2);
+	a = http_get(h, h->key, at("/files?path=/d&list=true"));
+	assert_int_equal(a->status, 200);
+	assert_string_equal(answer_text(a, "truncated"), "false");
+	assert_string_equal(answer_text(a, "entries.0.name"), "one");
+	assert_string_equal(answer_text(a, "entries.0.type"), "file");
+	assert_string_equal(answer_text(a, "entries.1.name"), "two\xef\xbf\xbd");
+	assert_string_equal(answer_text(a, "entries.1.name_base64"), "dHdv/w==");
+	a = http_get(h, h->key, at("/files?path=/d&list=true&limit=1"));
+	assert_string_equal(answer_text(a, "truncated"), "true");
+	assert_null(answer_text(a, "entries.1"));
+	a = http_get(h, h->key, at("/files?path=/d/two%ff"));
+	assert_string_equal(answer_text(a, "content"), "22");
+}
+
+static void test_head_of_a_file_sends_none_of_it(void **state)
+{
+	struct answer *a;
+
+	(void)state;
+	put_raw("/files?path=/tmp/h", "12345", 5);
+	a = http_request(h, "HEAD", at("/files?path=/tmp/h"), h->key, ACCEPT, NULL, NULL, 0);
+	assert_int_equal(a->status, 200);
+	assert_string_equal(answer_header(a, "X-File-Size"), "5");
+	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 0);
+}
+
+/* ---- stdin ---- */
+
+static void test_stdin_reaches_the_command(void **state)
+{
+	struct answer *a = http_json(
+		h, "POST", at("/exec"), h->key, "{\"args\":[\"cat\"],\"stdin\":\"text\"}");
+
+	(void)state;
+	assert_string_equal(answer_text(a, "stdout"), "text");
+	a = http_json(
+		h, "POST", at("/exec"), h->key, "{\"command\":\"cat\",\"stdin_base64\":\"/w==\"}");
+	assert_string_equal(answer_text(a, "stdout"), "\xef\xbf\xbd");
+	assert_string_equal(answer_text(a, "stdout_base64"), "/w==");
+	a = http_request(h, "POST", at("/exec?args=cat&timeout_ms=60000&env.A=b"), h->key, NULL,
+		OCTETS, "raw", 3);
+	assert_string_equal(answer_text(a, "stdout"), "raw");
+	a = http_request(
+		h, "POST", at("/exec?args=echo&args=a%26b&args=c"), h->key, NULL, OCTETS, "", 0);
+	assert_string_equal(answer_text(a, "stdout"), "a&b c\n");
+	a = http_json(h, "POST", at("/exec"), h->key,
+		"{\"command\":\"cat\",\"stdin\":\"\",\"stdin_base64\":\"\"}");
+	assert_int_equal(a->status, 400);
+	assert_int_equal(http_json(h, "POST", at("/exec"), h->key,
+				 "{\"command\":\"true\",\"args\":[\"true\"]}")
+				 ->status,
+		400);
+	assert_int_equal(http_json(h, "POST", at("/exec"), h->key, "{}")->status, 400);
+	assert_int_equal(http_json(h, "POST", at("/exec"), h->key,
+				 "{\"command\":\"true\",\"timeout_ms\":3600001}")
+				 ->status,
+		400);
+}
+
+static void test_outputs_are_capped_and_codes_kept(void **state)
+{
+	struct answer *a = http_json(
+		h, "POST", at("/exec"), h->key, "{\"command\":\"bytes 5000\"}");
+
+	(void)state;
+	assert_int_equal(a->status, 200);
+	assert_string_equal(answer_text(a, "truncated"), "true");
+	assert_int_equal(strlen(answer_text(a, "stdout")), h->w->config.exec_output_cap);
+	a = http_json(h, "POST", at("/exec"), h->key, "{\"command\":\"exit 7\"}");
+	assert_string_equal(answer_text(a, "exit_code"), "7");
+	a = http_json(h, "POST", at("/exec"), h->key, "{\"command\":\"kill 9\"}");
+	assert_string_equal(answer_text(a, "exit_code"), "137");
+	assert_string_equal(answer_text(a, "signal"), "9");
+}
+
+/* ---- slow and broken downloads ---- */
+
+static void put_large(size_t len)
+{
+	/* In pieces: one body is smaller. */
+	_cleanup_free_ char *bytes = random_bytes(512 << 10);
+
+	for (size_t offset = 0; offset < len; offset += 512 << 10) {
+		_cleanup_free_ char *target = xasprintf(
+			"/files?path=/tmp/large&offset=%zu", offset);
+
+		assert_int_equal(put_raw(target, bytes, 512 << 10)->status, 200);
+	}
+}
+
+/* A client that doesn't read holds the guest up instead of filling the daemon. The file is larger
+ * than what the kernel keeps for both sockets. */
+static void test_a_slow_client_holds_the_guest_up(void **state)
+{
+	struct client *c = client_new(h);
+	const size_t len = 32u << 20;
+
+	(void)state;
+	put_large(len);
+	client_request(c, "GET", at("/files?path=/tmp/large"), h->key, ACCEPT, NULL, NULL, 0);
+	WORLD_UNTIL(h->w, fake_guest_calls(h->w->guests, FAKE_GUEST_GET) == 1);
+	world_run(h->w, 300);
+	/* It would be through by now. */
+	assert_int_equal(fake_guest_call_count(h->w->guests), 1);
+
+	struct answer *a = client_answer(c, false);
+
+	assert_false(a->is_cut);
+	assert_int_equal(a->len, len);
+	answer_free(a);
+	client_free(c);
+}
+
+static void test_leaving_a_download_ends_it(void **state)
+{
+	struct client *c = client_new(h);
+
+	(void)state;
+	put_large(16u << 20);
+	client_request(c, "GET", at("/files?path=/tmp/large"), h->key, ACCEPT, NULL, NULL, 0);
+	WORLD_UNTIL(h->w, (client_poll(c), evbuffer_get_length(c->in) > 100000));
+	client_reset(c);
+	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 0);
+	WORLD_UNTIL(h->w, http_server_pending(h->server) == 0);
+}
+
+static void test_a_download_that_breaks_is_cut(void **state)
+{
+	struct client *c = client_new(h);
+
+	(void)state;
+	put_large(16u << 20);
+	client_request(c, "GET", at("/files?path=/tmp/large"), h->key, ACCEPT, NULL, NULL, 0);
+	WORLD_UNTIL(h->w, (client_poll(c), evbuffer_get_length(c->in) > 100000));
+	fake_guest_drop(h->w->guests, id, 0);
+
+	struct answer *a = client_answer(c, false);
+
+	assert_int_equal(a->status, 200);
+	assert_true(a->is_cut);
+	answer_free(a);
+	client_free(c);
+}
+
+/* ---- limits ---- */
+
+static void test_a_body_over_the_limit_is_413(void **state)
+{
+	const size_t max = 1 << 20;
+	_cleanup_free_ char *bytes = random_bytes(4 * max);
+	struct answer *a = put_raw("/files?path=/tmp/x", bytes, max);
+
+	(void)state;
+	assert_int_equal(a->status, 200);
+	a = put_raw("/files?path=/tmp/x", bytes, max + 1);
+	assert_int_equal(a->status, 413);
+	assert_string_equal(answer_text(a, "error.type"), "too_large");
+	assert_non_null(strstr(answer_text(a, "error.message"), "1048576"));
+	a = put_raw("/files?path=/tmp/x", bytes, 4 * max);
+	assert_int_equal(a->status, 413);
+	assert_string_equal(answer_text(a, "error.type"), "too_large");
+}
+
+static void test_bodies_together_are_bounded(void **state)
+{
+	struct client *clients[8];
+	const size_t len = 1000 * 1000;
+	_cleanup_free_ char *bytes = random_bytes(len);
+	unsigned refused = 0;
+
+	(void)state;
+	/* Each all but complete. */
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		_cleanup_free_ char *length = xasprintf("Content-Length: %zu\r\n", len);
+
+		clients[i] = client_new(h);
+		client_request(clients[i], "PUT", at("/files?path=/tmp/x"), h->key, length, OCTETS,
+			NULL, 0);
+		client_send(clients[i], bytes, len - 1);
+		world_run(h->w, 20);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		client_poll(clients[i]);
+		if (evbuffer_get_length(clients[i]->in) > 0) {
+			struct answer *a = client_answer(clients[i], false);
+
+			assert_int_equal(a->status, 503);
+			assert_string_equal(answer_text(a, "error.type"), "unavailable");
+			assert_non_null(answer_header(a, "Retry-After"));
+			answer_free(a);
+			refused++;
+		} else {
+			client_send(clients[i], bytes + len - 1, 1);
+			struct answer *a = client_answer(clients[i], false);
+
+			assert_int_equal(a->status, 200);
+			answer_free(a);
+		}
+		client_free(clients[i]);
+	}
+	assert_in_range(refused, 3, 5);
+	/* Nothing of it is held any more. */
+	assert_int_equal(put_raw("/files?path=/tmp/x", bytes, len)->status, 200);
+}
+
+/* Those that leave in the middle of a body give back what they held. */
+static void test_unfinished_bodies_are_given_back(void **state)
+{
+	const size_t len = 1000 * 1000;
+	_cleanup_free_ char *bytes = random_bytes(len);
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		struct client *c = client_new(h);
+
+		client_request(c, "PUT", at("/files?path=/tmp/x"), h->key,
+			"Content-Length: 1000000\r\n", OCTETS, NULL, 0);
+		client_send(c, bytes, len - 1);
+		world_run(h->w, 10);
+		client_free(c);
+		world_run(h->w, 10);
+	}
+	assert_int_equal(put_raw("/files?path=/tmp/x", bytes, len)->status, 200);
+}
+
+static void test_large_files_do_not_fit_into_json(void **state)
+{
+	struct answer *a;
+
+	(void)state;
+	put_large(2u << 20);
+	a = http_get(h, h->key, at("/files?path=/tmp/large"));
+	assert_int_equal(a->status, 413);
+	assert_non_null(strstr(answer_text(a, "error.message"), "octet-stream"));
+	a = http_get(h, h->key, at("/files?path=/tmp/large&length=500000"));
+	assert_int_equal(a->status, 200);
+	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define S(name) cmocka_unit_test_setup_teardown(name, set_up_small, tear_down)
+		T(test_raw_files_come_back_equal),
+		T(test_the_path_may_come_in_a_header),
+		T(test_json_files),
+		T(test_writes_need_one_content),
+		T(test_what_the_guest_refuses_has_its_word),
+		T(test_directories_are_listed),
+		T(test_head_of_a_file_sends_none_of_it),
+		T(test_stdin_reaches_the_command),
+		T(test_outputs_are_capped_and_codes_kept),
+		S(test_a_slow_client_holds_the_guest_up),
+		T(test_leaving_a_download_ends_it),
+		T(test_a_download_that_breaks_is_cut),
+		S(test_a_body_over_the_limit_is_413),
+		S(test_bodies_together_are_bounded),
+		S(test_unfinished_bodies_are_given_back),
+		S(test_large_files_do_not_fit_into_json),
+#undef T
+#undef S
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
