@@ -1,0 +1,209 @@
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/xalloc.h"
+#include "daemon/config.h"
+#include "daemon/daemon.h"
+#include "daemon/doctor.h"
+
+extern char **environ;
+
+enum exit_status { EXIT_OK = 0, EXIT_START = 1, EXIT_USAGE = 2, EXIT_CONFIG = 78 /* EX_CONFIG */ };
+
+enum action { ACTION_RUN, ACTION_CHECK, ACTION_DUMP, ACTION_DOCTOR, ACTION_RELEASE };
+
+enum option_id {
+	OPTION_CONFIG = 1000,
+	OPTION_SET,
+	OPTION_CHECK,
+	OPTION_DUMP,
+	OPTION_DOCTOR,
+	OPTION_RELEASE,
+	OPTION_VERSION,
+	OPTION_HELP,
+};
+
+static const struct option options[] = {
+	{"config", required_argument, NULL, OPTION_CONFIG},
+	{"set", required_argument, NULL, OPTION_SET},
+	{"check-config", no_argument, NULL, OPTION_CHECK},
+	{"dump-config", no_argument, NULL, OPTION_DUMP},
+	{"doctor", no_argument, NULL, OPTION_DOCTOR},
+	{"release-host", no_argument, NULL, OPTION_RELEASE},
+	{"version", no_argument, NULL, OPTION_VERSION},
+	{"help", no_argument, NULL, OPTION_HELP},
+	{NULL},
+};
+
+#define DEFAULT_CONFIG "/etc/paddock/paddockd.conf"
+
+static void print_help(void)
+{
+	printf("usage: paddockd [--config FILE] [--set SECTION.KEY=VALUE]... [ACTION]\n\n"
+	       "  --config FILE   settings (default: PADDOCK_CONFIG or " DEFAULT_CONFIG
+	       " where it exists)\n"
+	       "  --set S.K=V     overrides one setting; so does the environment: PADDOCK_S_K=V\n\n"
+	       "Without an action it runs the service in the foreground and logs to stderr.\n"
+	       "  --check-config  checks the settings and exits\n"
+	       "  --dump-config   prints all settings with their documentation\n"
+	       "  --doctor        checks the host and says how to fix what is wrong\n"
+	       "  --release-host  gives back the nftables table and the user ids of a stopped "
+	       "instance\n"
+	       "  --version\n");
+}
+
+/* File, then environment, then --set. */
+static int read_config(struct config *config, const char *path, const char *const *sets,
+	size_t set_count, struct err *err)
+{
+	const char *from_environment = getenv("PADDOCK_CONFIG");
+	struct stat st;
+
+	if (!path) {
+		path = from_environment && from_environment[0] ? from_environment
+		       : stat(DEFAULT_CONFIG, &st) == 0        ? DEFAULT_CONFIG
+							       : NULL;
+	}
+	if ((path && config_read_file(config, path, err) != 0) ||
+		config_read_environment(config, environ, err) != 0) {
+		return -1;
+	}
+	for (size_t i = 0; i < set_count; i++) {
+		if (config_set(config, sets[i], err) != 0) {
+			return err_wrap(err, "--set");
+		}
+	}
+	return config_finish(config, err);
+}
+
+static void set_log_level(const char *name)
+{
+	static const struct {
+		const char *name;
+		enum log_level level;
+	} levels[] = {{"error", LOG_LEVEL_ERR}, {"warning", LOG_LEVEL_WARN},
+		{"info", LOG_LEVEL_INFO}, {"debug", LOG_LEVEL_DEBUG}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(levels); i++) {
+		if (strcmp(levels[i].name, name) == 0) {
+			log_set_level(levels[i].level);
+		}
+	}
+}
+
+static int run_service(const struct config *config)
+{
+	struct daemon *daemon = daemon_new(config);
+	struct err err = ERR_INIT;
+	int status = EXIT_OK;
+
+	log_info("paddockd starts", "version=%s", PADDOCK_VERSION);
+	if (daemon_start(daemon, &err) == 0) {
+		daemon_run(daemon);
+	} else {
+		log_failure(
+			LOG_LEVEL_ERR, "paddockd can't start", &err, "version=%s", PADDOCK_VERSION);
+		status = err.kind == ERR_INVALID ? EXIT_CONFIG : EXIT_START;
+	}
+	if (!daemon_free(daemon)) {
+		log_warn("a call to the hypervisor still hangs; leaving it", "version=%s",
+			PADDOCK_VERSION);
+		_exit(status);
+	}
+	log_info("paddockd has stopped", "status=%d", status);
+	return status;
+}
+
+static int run_action(enum action action, struct config *config)
+{
+	struct err err = ERR_INIT;
+
+	switch (action) {
+	case ACTION_CHECK:
+		printf("the configuration is fine\n");
+		return EXIT_OK;
+	case ACTION_DUMP:
+		config_dump(config, stdout);
+		return EXIT_OK;
+	case ACTION_DOCTOR: {
+		_cleanup_json_ json_object *findings = doctor_run_blocking(config, NULL);
+		return doctor_print(findings) ? EXIT_OK : EXIT_START;
+	}
+	case ACTION_RELEASE:
+		if (daemon_release_host(config, &err) != 0) {
+			fprintf(stderr, "paddockd: %s\n", err.msg);
+			return EXIT_START;
+		}
+		return EXIT_OK;
+	case ACTION_RUN:
+	default:
+		return run_service(config);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *sets[64];
+	size_t set_count = 0;
+	const char *path = NULL;
+	enum action action = ACTION_RUN;
+	struct config config;
+	struct err err = ERR_INIT;
+	int option;
+
+	/* libvirt's embedded driver makes directories that QEMU's users pass through. What is
+	 * private has its mode set. */
+	umask(0022);
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (option) {
+		case OPTION_CONFIG:
+			path = optarg;
+			break;
+		case OPTION_SET:
+			if (set_count == ARRAY_SIZE(sets)) {
+				fprintf(stderr, "paddockd: --set: at most %zu times\n", set_count);
+				return EXIT_USAGE;
+			}
+			sets[set_count++] = optarg;
+			break;
+		case OPTION_CHECK:
+			action = ACTION_CHECK;
+			break;
+		case OPTION_DUMP:
+			action = ACTION_DUMP;
+			break;
+		case OPTION_DOCTOR:
+			action = ACTION_DOCTOR;
+			break;
+		case OPTION_RELEASE:
+			action = ACTION_RELEASE;
+			break;
+		case OPTION_VERSION:
+			printf("paddockd %s\n", PADDOCK_VERSION);
+			return EXIT_OK;
+		case OPTION_HELP:
+			print_help();
+			return EXIT_OK;
+		default:
+			return EXIT_USAGE;
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "paddockd: there is no argument %s; see --help\n", argv[optind]);
+		return EXIT_USAGE;
+	}
+	config_init(&config);
+	int status = EXIT_CONFIG;
+	if (read_config(&config, path, sets, set_count, &err) != 0) {
+		fprintf(stderr, "paddockd: %s\n", err.msg);
+	} else {
+		set_log_level(config.log_level);
+		status = run_action(action, &config);
+	}
+	config_fini(&config);
+	return status;
+}
