@@ -95,7 +95,8 @@ class Client:
             connection.close()
 
     def create(self, expect=201, **body):
-        body.setdefault("size", "tiny")
+        if "vcpus" not in body:
+            body.setdefault("size", "tiny")
         body.setdefault("image", "minimal")
         answer = self.call("POST", "/v1/sandboxes", body)
         if answer.status != expect:
@@ -210,6 +211,9 @@ class Daemon:
             for pid in self.qemu_pids():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+            subprocess.run([self.build / "controlplane/daemon/paddockd", "--config", self.config_path,
+                            "--release-host"], stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL, check=False, timeout=60)
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def _destroy_all(self):
