@@ -4,19 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/random.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "src/deadman.h"
 #include "src/env.h"
-#include "src/log.h"
 #include "src/machine.h"
 #include "src/options.h"
 #include "src/port.h"
@@ -26,40 +23,7 @@
 #define IMAGE_BUNDLE   "/etc/ssl/certs/ca-certificates.crt"
 #define PADDOCK_BUNDLE "/etc/ssl/certs/paddock-bundle.crt"
 
-static int deadman_fd = -1;
-
-int configure_init(void)
-{
-	/* Counts the time that a suspended guest doesn't see. */
-	deadman_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-	return deadman_fd < 0
-		       ? -1
-		       : loop_watch(deadman_fd, EPOLLIN, (struct loop_ref){.kind = LOOP_DEADMAN});
-}
-
-void configure_on_deadline(void)
-{
-	uint64_t count;
-
-	/* Nothing to read: it has been set anew since. */
-	if (read(deadman_fd, &count, sizeof count) == (ssize_t)sizeof count) {
-		log_warn("the deadline has passed and nobody extended it");
-		machine_power_off();
-	}
-}
-
 /* ---- single settings: 0 or -1 and errno ----------------------------------------------------- */
-
-static int set_deadline(uint64_t ms)
-{
-	struct itimerspec at = {0};
-
-	/* A deadline beyond the age of the universe overflows time_t before it matters. */
-	ms = MIN(ms, (uint64_t)INT32_MAX * 1000u);
-	at.it_value.tv_sec = (time_t)(ms / 1000u);
-	at.it_value.tv_nsec = (long)(ms % 1000u) * 1000000;
-	return timerfd_settime(deadman_fd, 0, &at, NULL);
-}
 
 static int set_clock(uint64_t ns)
 {
@@ -183,7 +147,7 @@ static const char *apply_field(struct msg_reader *r, const struct msg_field *f)
 	case MSG_REALTIME_NS:
 		return set_clock(msg_u64(r, f)) == 0 ? NULL : "clock";
 	case MSG_DEADLINE_MS:
-		return set_deadline(msg_u64(r, f)) == 0 ? NULL : "deadline";
+		return deadman_set(msg_u64(r, f)) == 0 ? NULL : "deadline";
 	case MSG_ENTROPY:
 		return add_entropy(f->data, f->len) == 0 ? NULL : "entropy";
 	case MSG_CA:

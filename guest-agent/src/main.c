@@ -22,11 +22,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "src/configure.h"
+#include "src/deadman.h"
 #include "src/drain.h"
 #include "src/env.h"
 #include "src/exec.h"
 #include "src/facts.h"
+#include "src/guard.h"
 #include "src/log.h"
 #include "src/loop.h"
 #include "src/machine.h"
@@ -111,7 +112,7 @@ static void on_event(struct loop_ref ref, uint32_t events)
 		on_signal();
 		break;
 	case LOOP_DEADMAN:
-		configure_on_deadline();
+		deadman_on_event();
 		break;
 	case LOOP_DRAIN:
 		drain_on_event(ref);
@@ -247,7 +248,7 @@ int main(int argc, char **argv)
 	}
 	hold_standard_descriptors();
 	if (loop_init() != 0 || catch_signals() != 0 || spawn_init() != 0 || exec_init() != 0 ||
-		configure_init() != 0) {
+		deadman_init() != 0) {
 		log_err("can't start: %s", strerror(errno));
 		exit(1);
 	}
@@ -260,6 +261,7 @@ int main(int argc, char **argv)
 	if (options.is_init && machine_grow_root()) {
 		facts.features |= PROTO_FEATURE_RESIZE;
 	}
+	guard_start();
 	if (options.owns_machine) {
 		util_become_first();
 	}

@@ -7,6 +7,8 @@
  * nothing of ours but the shared report. All signals are blocked in the agent, so no handler can
  * run in the child either; it unblocks them last.
  *
+ * While the child has not called execve the agent waits; guard.c frees it from one that never does.
+ *
  * A vfork child that changed its user can't be traced: the kernel marks the shared memory
  * undumpable.
  *
@@ -29,6 +31,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "src/guard.h"
 #include "src/options.h"
 
 /* Enough for the agent's own tables, and what programs expect. */
@@ -224,8 +227,9 @@ static inline long sys_clone3(struct clone_args *args, size_t size)
 __attribute__((noinline)) static long clone_child(const struct spawn_plan *plan)
 {
 	struct clone_args args = {
-		.flags = CLONE_VFORK | (UTIL_IS_SANITIZED ? 0 : CLONE_VM),
+		.flags = CLONE_VFORK | CLONE_PARENT_SETTID | (UTIL_IS_SANITIZED ? 0 : CLONE_VM),
 		.exit_signal = SIGCHLD,
+		.parent_tid = (uint64_t)(uintptr_t)guard_spawn_begins(),
 	};
 
 	if (plan->cgroup_fd >= 0) {
@@ -264,6 +268,8 @@ void spawn_run(const struct spawn_plan *plan, struct spawn_result *ret)
 	report->sys = 0;
 
 	long pid = clone_child(plan);
+
+	guard_spawn_ends();
 
 	if (pid == -ENOSYS) {
 		pid = fork_child(plan);
