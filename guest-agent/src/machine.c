@@ -83,6 +83,19 @@ static void link_devices(void)
 	}
 }
 
+/* What systemd sets where it is init: links and files in /tmp that aren't theirs trick nobody. */
+static void protect_links(void)
+{
+	static const char *const names[] = {"hardlinks", "symlinks", "fifos", "regular"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		char path[64];
+
+		snprintf(path, sizeof path, "/proc/sys/fs/protected_%s", names[i]);
+		util_write_text(path, "1");
+	}
+}
+
 static void make_user_dirs(void)
 {
 	const char *const dirs[] = {options.home, options.workspace};
@@ -242,6 +255,7 @@ void machine_set_up(void)
 	mount_all();
 	log_to_kernel();
 	link_devices();
+	protect_links();
 	make_user_dirs();
 	load_hostname();
 	set_up_network();
