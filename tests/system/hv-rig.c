@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/xalloc.h"
 #include "hv/hv_libvirt.h"
 
@@ -168,6 +169,21 @@ static char *path_of(const struct rig *rig, const char *kind, const char *id, co
 	return xasprintf("%s/%s/%s%s", rig->dir, kind, id, file);
 }
 
+/* Without the right one the guest panics and its domain ends within seconds. */
+static void read_cmdline(char *out, size_t size)
+{
+	_cleanup_free_ char *path = xasprintf("%s/manifest.json", image_dir());
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+	struct err err;
+	json_object *value;
+
+	ASSERT(fs_read(path, 1 << 20, &text, &len, &err) == 0);
+	_cleanup_json_ json_object *manifest = json_parse(text, len, &err);
+	ASSERT(manifest && json_object_object_get_ex(manifest, "cmdline", &value));
+	snprintf(out, size, "%s", json_object_get_string(value));
+}
+
 /* One that gets QEMU to the files which libvirtd makes for it; Debian shuts others out. */
 static gid_t qemu_group(void)
 {
@@ -187,6 +203,7 @@ void rig_box_init(const struct rig *rig, struct rig_box *box, unsigned n)
 	snprintf(box->kernel, sizeof box->kernel, "%s/vmlinuz", image_dir());
 	snprintf(box->initrd, sizeof box->initrd, "%s/initrd.img", image_dir());
 	snprintf(box->base, sizeof box->base, "%s/root.qcow2", image_dir());
+	read_cmdline(box->cmdline, sizeof box->cmdline);
 	box->spec = (struct hv_spec){.id = box->id,
 		.account = RIG_ACCOUNT,
 		.expires_at_ms = 1700000000000,
@@ -198,7 +215,7 @@ void rig_box_init(const struct rig *rig, struct rig_box *box, unsigned n)
 		.network = HV_NETWORK_NONE,
 		.kernel = box->kernel,
 		.initrd = box->initrd,
-		.cmdline = "console=ttyS0 quiet",
+		.cmdline = box->cmdline,
 		.base_image = box->base,
 		.paths = &box->paths};
 }

@@ -6,9 +6,9 @@
  * Purpose: a state directory, a loop and hv_libvirt over the embedded driver, with calls that wait.
  * Owns:    all of it; one a process.
  * Thread:  loop.
- * Uses:    base, loop, hv. PADDOCK_TEST_IMAGE names a directory with vmlinuz, initrd.img and
- *          root.qcow2, all readable by everybody. With PADDOCK_TEST_SYSTEM set, a libvirtd that
- *          runs is used instead of the embedded driver.
+ * Uses:    base, loop, hv. PADDOCK_TEST_IMAGE names a directory with a built image (its
+ * manifest.json and the files beside it). With PADDOCK_TEST_SYSTEM set, a libvirtd that runs is
+ * used instead of the embedded driver.
  */
 
 #include "hv/hv.h"
@@ -43,7 +43,7 @@ struct rig_box {
 	char id[ID_BYTES];
 	struct hv_paths paths;
 	struct hv_spec spec;
-	char kernel[256], initrd[256], base[256];
+	char kernel[256], initrd[256], base[256], cmdline[512];
 };
 
 /* False where there is no image to boot. */

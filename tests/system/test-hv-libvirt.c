@@ -24,6 +24,7 @@
 #include "hv/process.h"
 #include "hv-rig.h"
 
+#define BOOT_MS       90000
 #define EVENT_MS      20000
 #define RSS_LIMIT_KIB (60 * 1024)
 
@@ -169,6 +170,49 @@ static void test_the_end_of_the_process_is_an_event(void **state)
 	end_box(&box);
 }
 
+/* Its kernel finds no root, panics and reboots, which on_reboot turns into the end. */
+static void test_a_guest_that_ends_itself_is_an_event(void **state)
+{
+	struct rig_box box;
+	struct hv_facts facts;
+
+	(void)state;
+	rig_box_init(&rig, &box, 14);
+	box.spec.cmdline = "console=ttyS0 quiet panic=-1 root=/dev/nothing";
+	assert_int_equal(rig_disk_create(&rig, &box), ERR_NONE);
+	assert_int_equal(rig_start(&rig, &box, &facts), ERR_NONE);
+	assert_true(rig_wait_event(&rig, box.id, HV_EVENT_STOPPED, BOOT_MS));
+	end_box(&box);
+}
+
+static bool has_text(virDomainPtr domain, const char *text)
+{
+	_cleanup_free_ char *xml = virDomainGetXMLDesc(domain, 0);
+
+	return xml && strstr(xml, text);
+}
+
+static void test_the_guest_opens_its_end_of_the_channel(void **state)
+{
+	struct rig_box box;
+	struct hv_facts facts;
+	bool never = false;
+
+	(void)state;
+	uint64_t begin = clock_monotonic_ms();
+	start_box(&box, 15, &facts);
+	virConnectPtr conn = open_libvirt();
+	virDomainPtr domain = look_up(conn, box.id);
+	while (!has_text(domain, "state='connected'")) {
+		assert_true(clock_monotonic_ms() - begin < BOOT_MS);
+		rig_wait(&rig, &never, 20);
+	}
+	print_message("from disk to an open channel: %d ms\n", (int)(clock_monotonic_ms() - begin));
+	virDomainFree(domain);
+	virConnectClose(conn);
+	end_box(&box);
+}
+
 /* A stopped process doesn't see TERM, so libvirt's call outlives the rig's deadline. */
 static void test_destroy_ends_the_process_when_libvirt_hangs(void **state)
 {
@@ -229,14 +273,6 @@ static void test_a_paused_domain_is_resumed(void **state)
 	end_box(&box);
 }
 
-static void assert_link(virDomainPtr domain, const char *expected)
-{
-	_cleanup_free_ char *xml = virDomainGetXMLDesc(domain, 0);
-
-	assert_non_null(xml);
-	assert_non_null(strstr(xml, expected));
-}
-
 static void test_the_link_goes_up_and_down(void **state)
 {
 	struct rig_box box;
@@ -250,11 +286,11 @@ static void test_the_link_goes_up_and_down(void **state)
 	assert_int_equal(rig_start(&rig, &box, &facts), ERR_NONE);
 	virConnectPtr conn = open_libvirt();
 	virDomainPtr domain = look_up(conn, box.id);
-	assert_link(domain, "<link state='down'/>");
+	assert_true(has_text(domain, "<link state='down'/>"));
 	assert_int_equal(rig_set_link(&rig, box.id, true), ERR_NONE);
-	assert_link(domain, "<link state='up'/>");
+	assert_true(has_text(domain, "<link state='up'/>"));
 	assert_int_equal(rig_set_link(&rig, box.id, false), ERR_NONE);
-	assert_link(domain, "<link state='down'/>");
+	assert_true(has_text(domain, "<link state='down'/>"));
 	virDomainFree(domain);
 	virConnectClose(conn);
 	end_box(&box);
@@ -588,6 +624,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_a_second_start_conflicts_and_leaves_the_first_alone),
 		cmocka_unit_test(test_a_start_without_its_kernel_fails_and_leaves_no_domain),
 		cmocka_unit_test(test_the_end_of_the_process_is_an_event),
+		cmocka_unit_test(test_a_guest_that_ends_itself_is_an_event),
+		cmocka_unit_test(test_the_guest_opens_its_end_of_the_channel),
 		cmocka_unit_test(test_destroy_ends_the_process_when_libvirt_hangs),
 		cmocka_unit_test(test_the_expiry_is_kept_in_the_metadata),
 		cmocka_unit_test(test_a_paused_domain_is_resumed),
