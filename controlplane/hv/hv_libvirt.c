@@ -26,8 +26,9 @@
  * A job that can't be submitted is answered from the loop a moment later, through `refused`, since
  * callers rely on not being called back from within the call.
  *
- * A destroy that misses its deadline ends the QEMU process from here: its identity is known, no
- * libvirt is needed, and whatever hangs in libvirt usually comes back once the process is gone.
+ * A destroy that libvirt doesn't carry out (it hangs, or there is no connection) ends the QEMU
+ * process from here: its identity is known. The caller still hears of the failure, since what
+ * libvirt makes of it is open; whatever hangs there usually comes back once the process is gone.
  */
 
 #define WORKERS_DEFAULT_MAX 4
@@ -56,6 +57,7 @@ struct hv_libvirt {
 	char libvirt_version[24];
 	char qemu_version[24];
 	bool is_closed;
+	bool is_left_behind; /* a thread that didn't come back still uses parts of this */
 };
 
 static struct hv_libvirt *self(struct hv *hv)
@@ -110,7 +112,13 @@ static void note(struct hv_libvirt *hv, const struct lv_job *job, const struct e
 	}
 }
 
-/* libvirt doesn't come back: the process can be ended without it. */
+/* libvirt hangs, is full or isn't there: the process can be ended without it. */
+static bool needs_kill(const struct hv_libvirt *hv, const struct lv_job *job, const struct err *err)
+{
+	return err && job->verb == LV_DESTROY && !hv->is_closed &&
+	       (err->kind == ERR_TIMEOUT || err->kind == ERR_UNAVAILABLE);
+}
+
 static void kill_known_process(struct hv_libvirt *hv, const char *id)
 {
 	struct process process = lv_known_process(hv->known, id);
@@ -122,8 +130,7 @@ static void kill_known_process(struct hv_libvirt *hv, const char *id)
 	if (process_open(&process, name, &fd, &err) != 0) {
 		return;
 	}
-	log_warn("killed a QEMU process since libvirt doesn't answer", "sb=%s pid=%d", id,
-		(int)process.pid);
+	log_warn("killed a QEMU process without libvirt", "sb=%s pid=%d", id, (int)process.pid);
 	process_kill(fd);
 	close(fd);
 }
@@ -133,7 +140,7 @@ static void on_done(struct worker_job *worker_job, const struct err *err)
 	struct lv_job *job = lv_job_of(worker_job);
 	struct hv_libvirt *hv = job->owner;
 
-	if (err && err->kind == ERR_TIMEOUT && job->verb == LV_DESTROY) {
+	if (needs_kill(hv, job, err)) {
 		kill_known_process(hv, job->id);
 	}
 	/* The worker still writes to an abandoned job; on_late() sees its result. */
@@ -382,6 +389,7 @@ static void op_close(struct hv *hv)
 	if (this->conn) {
 		lv_conn_free(this->conn, is_ended);
 	}
+	this->is_left_behind = !is_ended;
 	if (is_ended) {
 		lanes_free(this->lanes);
 	}
@@ -495,6 +503,9 @@ void hv_libvirt_free(struct hv *hv)
 	op_close(hv);
 	loop_cancel_deferred(this->loop, answer_refused, this);
 	answer_refused(this);
+	if (this->is_left_behind) {
+		return;
+	}
 	lv_place_free(this->place);
 	lv_known_free(this->known);
 	free(this->instance);

@@ -43,5 +43,5 @@ struct hv_libvirt_config {
 /* Copies what it keeps of @config. */
 struct hv *hv_libvirt_new(
 	struct loop *loop, const struct hv_libvirt_config *config, struct err *err);
-/* Closes first if need be. NULL is fine. */
+/* Closes first if need be. Where a call still hangs, what it uses stays. NULL is fine. */
 void hv_libvirt_free(struct hv *hv);

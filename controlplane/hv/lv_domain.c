@@ -44,6 +44,13 @@ static int read_metadata(virDomainPtr domain, struct domain_metadata *ret, struc
 	return domain_metadata_parse(xml, ret, err);
 }
 
+/* The error of a look at a domain that isn't ours, or that went away while we looked. */
+static bool is_none_of_ours(const struct err *err)
+{
+	return err->kind == ERR_INVALID || err->kind == ERR_NOT_FOUND ||
+	       err->sys == VIR_ERR_NO_DOMAIN_METADATA;
+}
+
 /* ERR_NOT_FOUND too where a domain has the name but isn't ours. */
 static int find(const struct lv_target *target, const char *id, virDomainPtr *ret,
 	struct domain_metadata *ret_metadata, struct err *err)
@@ -139,9 +146,14 @@ int lv_domain_start_blocking(const struct lv_target *target, const struct hv_spe
 	if (!domain) {
 		return lv_error_set(err, "start the domain");
 	}
-	return read_metadata(domain, &metadata, err) != 0
-		       ? -1
-		       : read_facts(target, domain, &metadata, ret, err);
+	if (read_metadata(domain, &metadata, err) != 0 ||
+		read_facts(target, domain, &metadata, ret, err) != 0) {
+		return err->kind == ERR_NOT_FOUND
+			       ? err_set(err, ERR_INTERNAL,
+					 "the domain ended right after its start")
+			       : -1;
+	}
+	return 0;
 }
 
 /* Waits for the process of @pidfd, and helps if need be. */
@@ -249,17 +261,36 @@ int lv_domain_set_expiry_blocking(
 
 /* ---- listing ---- */
 
-/* False for a foreign domain and for one that went away while we looked. */
-static bool read_listed(const struct lv_target *target, virDomainPtr domain, struct lv_facts *ret)
+/* Sets *ret_is_ours. What can't be read is a failure: left out, it would be taken for dead. */
+static int read_listed(const struct lv_target *target, virDomainPtr domain, struct lv_facts *ret,
+	bool *ret_is_ours, struct err *err)
 {
 	struct domain_metadata metadata;
-	struct err err;
 	const char *name = virDomainGetName(domain);
 
-	return name && strncmp(name, DOMAIN_NAME_PREFIX, strlen(DOMAIN_NAME_PREFIX)) == 0 &&
-	       read_metadata(domain, &metadata, &err) == 0 &&
-	       strcmp(metadata.instance, target->instance) == 0 &&
-	       read_facts(target, domain, &metadata, ret, &err) == 0;
+	*ret_is_ours = false;
+	if (!name || strncmp(name, DOMAIN_NAME_PREFIX, strlen(DOMAIN_NAME_PREFIX)) != 0) {
+		return 0;
+	}
+	if (read_metadata(domain, &metadata, err) != 0) {
+		return is_none_of_ours(err) ? 0 : -1;
+	}
+	if (strcmp(metadata.instance, target->instance) != 0) {
+		return 0;
+	}
+	if (read_facts(target, domain, &metadata, ret, err) != 0) {
+		return is_none_of_ours(err) ? 0 : -1;
+	}
+	*ret_is_ours = true;
+	return 0;
+}
+
+static void free_domains(virDomainPtr *domains, int count)
+{
+	for (int i = 0; i < count; i++) {
+		virDomainFree(domains[i]);
+	}
+	free(domains);
 }
 
 int lv_domain_list_blocking(
@@ -267,6 +298,7 @@ int lv_domain_list_blocking(
 {
 	virDomainPtr *domains;
 	size_t count = 0;
+	int rc = 0;
 
 	ASSERT(!loop_is_current());
 	int total = virConnectListAllDomains(target->conn, &domains, 0);
@@ -274,16 +306,19 @@ int lv_domain_list_blocking(
 	if (total < 0) {
 		return lv_error_set(err, "list domains");
 	}
-	struct lv_facts *facts = xcalloc((size_t)total + 1, sizeof *facts);
+	_cleanup_free_ struct lv_facts *facts = xcalloc((size_t)total + 1, sizeof *facts);
 
-	for (int i = 0; i < total; i++) {
-		if (read_listed(target, domains[i], &facts[count])) {
-			count++;
-		}
-		virDomainFree(domains[i]);
+	for (int i = 0; i < total && rc == 0; i++) {
+		bool is_ours;
+
+		rc = read_listed(target, domains[i], &facts[count], &is_ours, err);
+		count += rc == 0 && is_ours ? 1 : 0;
 	}
-	free(domains);
-	*ret = facts;
+	free_domains(domains, total);
+	if (rc != 0) {
+		return -1;
+	}
+	*ret = steal_ptr(&facts);
 	*ret_count = count;
 	return 0;
 }
