@@ -4,12 +4,15 @@
  * hv - the hypervisor as the domain layer sees it
  *
  * Purpose: the interface between sandbox/ and what runs virtual machines. hv_libvirt.h makes the
- * real one; the tests' fake implements the same table. Owns:    connection, worker threads, lanes.
+ *          real one; the tests' fake implements the same table.
+ * Owns:    connection, worker threads, lanes.
  * Thread:  loop. Every call returns at once; done() comes later from the loop, exactly once, never
- * from within the call, and is safe to call hv from. Errors:  ERR_UNAVAILABLE: no connection, or
- * too much is waiting. ERR_TIMEOUT: no answer within the deadline; the call may still take effect,
- * and on_late() tells when it came back. ERR_NOT_FOUND: no such domain. ERR_QUOTA never;
- * ERR_INTERNAL else. Uses:    base, loop.
+ *          from within the call, and is safe to call hv from.
+ * Errors:  ERR_UNAVAILABLE: no connection, too much is waiting, or the host's disk is full.
+ *          ERR_TIMEOUT: no answer within the deadline; the call may still take effect, and
+ *          on_late() tells when it came back. ERR_NOT_FOUND: no such domain. ERR_CONFLICT: it is
+ *          there already, or in no state for this. ERR_CANCELLED: by close(). ERR_INTERNAL: else.
+ * Uses:    base, loop.
  *
  * A domain is named by the id of its sandbox. The implementation only ever touches domains that
  * carry its own instance id in their metadata. Calls for one id run in the order in which they were
@@ -81,7 +84,7 @@ struct hv_facts {
 
 enum hv_event {
 	HV_EVENT_STOPPED, /* the guest powered itself off */
-	HV_EVENT_LOST,    /* the domain ended otherwise: QEMU died or was killed */
+	HV_EVENT_LOST,    /* it ended otherwise: QEMU died, was killed, or we destroyed it */
 	HV_EVENT_PAUSED,
 	HV_EVENT_RESUMED,
 };
@@ -131,7 +134,8 @@ struct hv_ops {
 	/* Starts a transient domain, in a new run directory. A domain of that id which exists
 	 * already is ERR_CONFLICT. */
 	void (*start)(struct hv *hv, const struct hv_spec *spec, hv_start_fn done, void *arg);
-	/* Ends it and waits until the process is gone. No such domain: fine. */
+	/* Ends it and waits until the process is gone. No such domain: fine. Where libvirt doesn't
+	 * carry it out, the process is killed and the answer is the failure. */
 	void (*destroy)(struct hv *hv, const char *id, hv_done_fn done, void *arg);
 	/* Continues a paused domain. */
 	void (*resume)(struct hv *hv, const char *id, hv_done_fn done, void *arg);

@@ -40,6 +40,32 @@ static void drop_subscription(void *opaque)
 	free(arg);
 }
 
+/* False for what nobody needs to know. */
+static bool translate(int event, int detail, enum hv_event *ret)
+{
+	switch (event) {
+	case VIR_DOMAIN_EVENT_SHUTDOWN:
+		/* QEMU got a signal. That it stopped then looks as if the guest had done it. */
+		*ret = HV_EVENT_LOST;
+		return detail == VIR_DOMAIN_EVENT_SHUTDOWN_HOST;
+	case VIR_DOMAIN_EVENT_STOPPED:
+		*ret = detail == VIR_DOMAIN_EVENT_STOPPED_SHUTDOWN ? HV_EVENT_STOPPED
+								   : HV_EVENT_LOST;
+		return true;
+	case VIR_DOMAIN_EVENT_CRASHED:
+		*ret = HV_EVENT_LOST;
+		return true;
+	case VIR_DOMAIN_EVENT_SUSPENDED:
+		*ret = HV_EVENT_PAUSED;
+		return true;
+	case VIR_DOMAIN_EVENT_RESUMED:
+		*ret = HV_EVENT_RESUMED;
+		return true;
+	default:
+		return false;
+	}
+}
+
 static int on_lifecycle(
 	virConnectPtr conn, virDomainPtr domain, int event, int detail, void *opaque)
 {
@@ -47,22 +73,7 @@ static int on_lifecycle(
 	struct lv_mail mail = {.kind = LV_MAIL_DOMAIN, .generation = arg->generation};
 
 	(void)conn;
-	(void)detail;
-	switch (event) {
-	case VIR_DOMAIN_EVENT_STOPPED:
-	case VIR_DOMAIN_EVENT_CRASHED:
-		mail.event = HV_EVENT_STOPPED;
-		break;
-	case VIR_DOMAIN_EVENT_SUSPENDED:
-		mail.event = HV_EVENT_PAUSED;
-		break;
-	case VIR_DOMAIN_EVENT_RESUMED:
-		mail.event = HV_EVENT_RESUMED;
-		break;
-	default:
-		return 0;
-	}
-	if (virDomainGetUUID(domain, mail.uuid) == 0) {
+	if (translate(event, detail, &mail.event) && virDomainGetUUID(domain, mail.uuid) == 0) {
 		lv_mailbox_post(arg->box, &mail);
 	}
 	return 0;

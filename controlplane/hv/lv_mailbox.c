@@ -76,7 +76,8 @@ static bool replaces(const struct lv_mail *new, const struct lv_mail *old)
 	}
 	return new->kind == LV_MAIL_CLOSED ||
 	       (memcmp(new->uuid, old->uuid, sizeof new->uuid) == 0 &&
-		       is_pause_state(new->event) == is_pause_state(old->event));
+		       (new->event == old->event ||
+			       (is_pause_state(new->event) && is_pause_state(old->event))));
 }
 
 void lv_mailbox_post(struct lv_mailbox *box, const struct lv_mail *mail)

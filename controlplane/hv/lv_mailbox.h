@@ -9,9 +9,10 @@
  * Errors:  none.
  * Uses:    base, hv.h.
  *
- * Bounded by the number of domains: of each there is at most one letter that says it stopped and
- * one with its last pause state, as a newer letter replaces an unread one. It is counted: the loop
- * has a reference, and so has every subscription, since libvirt drops those when it likes.
+ * Bounded by the number of domains: of each there is at most one letter that says it stopped, one
+ * that says it was lost, and one with its last pause state, as a newer letter replaces an unread
+ * one. It is counted: the loop has a reference, and so has every subscription, since libvirt drops
+ * those when it likes.
  */
 
 #include <sys/queue.h>

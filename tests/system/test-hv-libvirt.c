@@ -139,7 +139,7 @@ static void test_a_second_start_conflicts_and_leaves_the_first_alone(void **stat
 	assert_int_equal(access(box.paths.agent_socket, F_OK), 0);
 	/* Its events still reach us. */
 	assert_int_equal(kill(facts.pid, SIGKILL), 0);
-	assert_true(rig_wait_event(&rig, box.id, HV_EVENT_STOPPED, EVENT_MS));
+	assert_true(rig_wait_event(&rig, box.id, HV_EVENT_LOST, EVENT_MS));
 	end_box(&box);
 }
 
@@ -157,17 +157,24 @@ static void test_a_start_without_its_kernel_fails_and_leaves_no_domain(void **st
 	end_box(&box);
 }
 
-static void test_the_end_of_the_process_is_an_event(void **state)
+static void assert_lost_by_signal(unsigned n, int signal)
 {
 	struct rig_box box;
 	struct hv_facts facts;
 
-	(void)state;
-	start_box(&box, 5, &facts);
-	assert_int_equal(kill(facts.pid, SIGKILL), 0);
-	assert_true(rig_wait_event(&rig, box.id, HV_EVENT_STOPPED, EVENT_MS));
-	assert_int_equal(rig_find(&rig, box.id, &facts), ERR_NOT_FOUND);
+	start_box(&box, n, &facts);
+	assert_int_equal(kill(facts.pid, signal), 0);
+	assert_true(rig_wait_event(&rig, box.id, HV_EVENT_LOST, EVENT_MS));
+	assert_string_equal(rig.events[rig.event_count - 1].id, box.id);
 	end_box(&box);
+	assert_int_equal(rig_find(&rig, box.id, &facts), ERR_NOT_FOUND);
+}
+
+static void test_a_process_ended_from_outside_is_a_lost_domain(void **state)
+{
+	(void)state;
+	assert_lost_by_signal(5, SIGKILL);
+	assert_lost_by_signal(16, SIGTERM);
 }
 
 /* Its kernel finds no root, panics and reboots, which on_reboot turns into the end. */
@@ -521,7 +528,7 @@ static int look(const char *dir)
 	if (rig_find(&rig, box.id, &facts) == ERR_NONE) {
 		print_facts(&facts);
 		assert_int_equal(kill(facts.pid, SIGKILL), 0);
-		assert_true(rig_wait_event(&rig, box.id, HV_EVENT_STOPPED, EVENT_MS));
+		assert_true(rig_wait_event(&rig, box.id, HV_EVENT_LOST, EVENT_MS));
 	} else {
 		facts = (struct hv_facts){.state = HV_DOMAIN_SHUTOFF};
 		print_facts(&facts);
@@ -623,7 +630,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_destroying_what_is_not_there_is_fine),
 		cmocka_unit_test(test_a_second_start_conflicts_and_leaves_the_first_alone),
 		cmocka_unit_test(test_a_start_without_its_kernel_fails_and_leaves_no_domain),
-		cmocka_unit_test(test_the_end_of_the_process_is_an_event),
+		cmocka_unit_test(test_a_process_ended_from_outside_is_a_lost_domain),
 		cmocka_unit_test(test_a_guest_that_ends_itself_is_an_event),
 		cmocka_unit_test(test_the_guest_opens_its_end_of_the_channel),
 		cmocka_unit_test(test_destroy_ends_the_process_when_libvirt_hangs),

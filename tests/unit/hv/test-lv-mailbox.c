@@ -75,11 +75,25 @@ static void test_a_newer_pause_state_replaces_an_unread_one(void **state)
 	post(box, 2, HV_EVENT_PAUSED);
 	post(box, 1, HV_EVENT_RESUMED);
 	post(box, 1, HV_EVENT_STOPPED);
+	post(box, 1, HV_EVENT_STOPPED);
 	post(box, 1, HV_EVENT_PAUSED);
 	assert_int_equal(take(box, seen, 4), 3);
 	assert_int_equal(seen[0][0], 2);
 	assert_int_equal(seen[1][1], HV_EVENT_STOPPED);
 	assert_int_equal(seen[2][1], HV_EVENT_PAUSED);
+	lv_mailbox_unref(box);
+}
+
+static void test_a_lost_domain_isn_t_covered_up_by_its_stop(void **state)
+{
+	struct lv_mailbox *box = lv_mailbox_new();
+	unsigned seen[4][2];
+
+	(void)state;
+	post(box, 1, HV_EVENT_LOST);
+	post(box, 1, HV_EVENT_STOPPED);
+	assert_int_equal(take(box, seen, 4), 2);
+	assert_int_equal(seen[0][1], HV_EVENT_LOST);
 	lv_mailbox_unref(box);
 }
 
@@ -168,6 +182,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_letters_come_in_order_and_ring),
 		cmocka_unit_test(test_a_newer_pause_state_replaces_an_unread_one),
+		cmocka_unit_test(test_a_lost_domain_isn_t_covered_up_by_its_stop),
 		cmocka_unit_test(test_letters_of_different_connections_are_kept_apart),
 		cmocka_unit_test(test_unread_letters_go_with_the_last_reference),
 		cmocka_unit_test(test_many_threads_lose_nothing_that_counts),
