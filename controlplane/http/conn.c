@@ -1,5 +1,7 @@
 #include "http/conn.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -81,6 +83,17 @@ static void index_by_fd(struct http_server *server, struct http_conn *conn)
 	server->by_fd[fd] = conn;
 }
 
+/* A download's headers and its first bytes are two writes: the second mustn't wait for the client's
+ * acknowledgement of the first. */
+static void send_at_once(const struct http_conn *conn)
+{
+	const int on = 1;
+
+	if (!conn->door->is_admin) {
+		setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	}
+}
+
 /* From the loop, not from within evhttp's reading. */
 static void refuse_later(struct http_conn *conn, enum err_kind kind)
 {
@@ -106,7 +119,8 @@ void http_conn_adopt(void *arg)
 		conn->fd = bufferevent_getfd(bev);
 		evhttp_connection_set_closecb(conn->evcon, on_close, conn);
 		index_by_fd(server, conn);
-		if (server->conn_count > server->config.connections_max) {
+		send_at_once(conn);
+		if (conn->is_surplus) {
 			refuse_later(conn, ERR_UNAVAILABLE);
 		}
 	}
@@ -156,6 +170,7 @@ struct bufferevent *http_conn_new(struct event_base *base, void *arg)
 	conn->fd = -1;
 	TAILQ_INSERT_TAIL(&server->conns, conn, link);
 	server->conn_count++;
+	conn->is_surplus = server->conn_count > server->config.connections_max;
 	evbuffer_add_cb(bufferevent_get_input(bev), on_input, conn);
 	bufferevent_incref(bev);
 	loop_defer(server->loop, http_conn_adopt, conn);

@@ -34,6 +34,7 @@ struct http_conn {
 	struct bufferevent *bev;
 	struct evhttp_connection *evcon; /* NULL until the object has been adopted */
 	int fd;
+	bool is_surplus;        /* there were as many as there may be */
 	uint64_t held_bytes;    /* body, and answer that hasn't left yet */
 	enum err_kind refusal;  /* ERR_NONE, or why this connection is being ended */
 	uint64_t since_ms;      /* monotonic: when the request began to come, or the refusal */

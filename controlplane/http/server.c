@@ -132,22 +132,39 @@ void http_server_free(struct http_server *server)
 
 /* ---- listening ---- */
 
-static int listen_on(struct http_door *door, const struct sockaddr *address, socklen_t len,
-	const char *shown, evutil_socket_t *ret_fd, struct err *err)
+/* @mode: of a unix socket's path; 0: TCP. */
+static int bound_socket(const struct sockaddr *address, socklen_t len, mode_t mode,
+	const char *shown, struct err *err)
 {
-	struct event_base *base = loop_base(door->server->loop);
-	struct evconnlistener *listener = evconnlistener_new_bind(base, NULL, NULL,
-		LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE |
-			LEV_OPT_DISABLED,
-		BACKLOG, address, (int)len);
-	int sys = errno;
+	const int on = 1;
+	_cleanup_close_ int fd = socket(
+		address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0) {
+		return err_sys(err, errno, "socket for %s", shown);
+	}
+	/* The path takes its mode from the socket, so it is never there with another. */
+	if (mode ? fchmod(fd, mode) < 0
+		 : setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0) {
+		return err_sys(err, errno, "prepare the socket for %s", shown);
+	}
+	if (bind(fd, address, len) < 0 || listen(fd, BACKLOG) < 0) {
+		return errno == EADDRINUSE ? err_set(err, ERR_CONFLICT,
+						     "%s is in use by another program", shown)
+					   : err_sys(err, errno, "listen on %s", shown);
+	}
+	return steal_fd(&fd);
+}
+
+static int listen_on(struct http_door *door, int fd, struct err *err)
+{
+	struct evconnlistener *listener = evconnlistener_new(loop_base(door->server->loop), NULL,
+		NULL, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_DISABLED, 0, fd);
 
 	if (!listener) {
-		return sys == EADDRINUSE ? err_set(err, ERR_CONFLICT,
-						   "%s is in use by another program", shown)
-					 : err_sys(err, sys, "listen on %s", shown);
+		close(fd);
+		return err_set(err, ERR_INTERNAL, "no memory for a listener");
 	}
-	*ret_fd = evconnlistener_get_fd(listener);
 	if (!evhttp_bind_listener(door->http, listener)) {
 		evconnlistener_free(listener);
 		return err_set(err, ERR_INTERNAL, "no memory for a listener");
@@ -198,7 +215,6 @@ int http_server_listen(struct http_server *server, const char *address, uint16_t
 	struct sockaddr_storage storage;
 	char host[INET6_ADDRSTRLEN + 2];
 	char shown[INET6_ADDRSTRLEN + 16];
-	evutil_socket_t fd;
 	socklen_t len = parse_address(address, port, &storage, host);
 
 	if (len == 0) {
@@ -206,7 +222,9 @@ int http_server_listen(struct http_server *server, const char *address, uint16_t
 			address);
 	}
 	snprintf(shown, sizeof shown, "%s:%u", host, port);
-	if (listen_on(&server->tcp, (struct sockaddr *)&storage, len, shown, &fd, err) < 0) {
+	int fd = bound_socket((struct sockaddr *)&storage, len, 0, shown, err);
+
+	if (fd < 0 || listen_on(&server->tcp, fd, err) < 0) {
 		return -1;
 	}
 	add_host(server, host); /* who connects to it by its number says so */
@@ -219,7 +237,6 @@ int http_server_listen(struct http_server *server, const char *address, uint16_t
 int http_server_listen_admin(struct http_server *server, const char *path, struct err *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	evutil_socket_t fd;
 
 	if (strlen(path) >= sizeof address.sun_path) {
 		return err_set(err, ERR_INVALID,
@@ -228,15 +245,13 @@ int http_server_listen_admin(struct http_server *server, const char *path, struc
 	}
 	memcpy(address.sun_path, path, strlen(path) + 1);
 	unlink(path);
-	if (listen_on(&server->admin, (struct sockaddr *)&address, sizeof address, path, &fd, err) <
-		0) {
+	int fd = bound_socket((struct sockaddr *)&address, sizeof address, 0600, path, err);
+
+	if (fd < 0) {
 		return -1;
 	}
 	server->admin_path = xstrdup(path);
-	if (chmod(path, 0666) < 0) {
-		return err_sys(err, errno, "chmod %s", path);
-	}
-	return 0;
+	return listen_on(&server->admin, fd, err);
 }
 
 static void end_listener(struct evhttp_bound_socket *bound, void *arg)

@@ -25,7 +25,8 @@
 struct ops {
 	struct ops_parts parts;
 	struct ops_config config;
-	size_t call_count; /* that haven't been freed */
+	size_t call_count;        /* that haven't been freed */
+	uint64_t collected_bytes; /* of files for JSON answers, in all calls */
 	bool is_shut;
 };
 

@@ -23,13 +23,15 @@ struct reading {
 	struct pipe *body;        /* reader's end, until the answer has it */
 	struct evbuffer *content; /* JSON: what came so far */
 	struct guest_file_info info;
-	struct err failure; /* JSON: too much came */
+	uint64_t collected_bytes; /* JSON: of ops.collected_bytes */
+	struct err failure;       /* JSON: too much came */
 	uint64_t wanted_bytes;
 	uint64_t offset;
 };
 
 static void reading_free(struct reading *reading)
 {
+	reading->call->ops->collected_bytes -= reading->collected_bytes;
 	pipe_reader_free(reading->body);
 	if (reading->content) {
 		evbuffer_free(reading->content);
@@ -92,17 +94,32 @@ static void on_read(void *arg, const struct guest_status *status, const struct e
 
 /* ---- reading as JSON ---- */
 
-static void collect(struct reading *reading)
+static void give_up(struct reading *reading, enum err_kind kind)
 {
-	uint64_t max = reading->call->ops->config.body_bytes;
-
-	pipe_read_buffer(reading->body, reading->content, SIZE_MAX);
-	if (evbuffer_get_length(reading->content) > max && reading->failure.kind == ERR_NONE) {
-		err_set(&reading->failure, ERR_TOO_LARGE,
+	if (kind == ERR_TOO_LARGE) {
+		err_set(&reading->failure, kind,
 			"more than %" PRIu64 " bytes don't fit into JSON: accept "
 			"application/octet-stream, or read pieces with \"offset\" and \"length\"",
-			max);
-		sandbox_call_cancel(reading->running);
+			reading->call->ops->config.body_bytes);
+	} else {
+		err_set(&reading->failure, kind, "too much is under way; try again");
+	}
+	sandbox_call_cancel(reading->running);
+}
+
+static void collect(struct reading *reading)
+{
+	struct ops *ops = reading->call->ops;
+	size_t came = pipe_read_buffer(reading->body, reading->content, SIZE_MAX);
+
+	reading->collected_bytes += came;
+	ops->collected_bytes += came;
+	if (reading->failure.kind != ERR_NONE) {
+		/* what still comes is of no use */
+	} else if (reading->collected_bytes > ops->config.body_bytes) {
+		give_up(reading, ERR_TOO_LARGE);
+	} else if (ops->collected_bytes > ops->config.bodies_total_bytes) {
+		give_up(reading, ERR_UNAVAILABLE);
 	}
 	if (reading->failure.kind != ERR_NONE) {
 		evbuffer_drain(reading->content, evbuffer_get_length(reading->content));

@@ -58,6 +58,9 @@ struct ops *ops_new(const struct ops_parts *parts, const struct ops_config *conf
 	if (ops->config.delete_wait_ms == 0) {
 		ops->config.delete_wait_ms = DELETE_WAIT_MS;
 	}
+	if (ops->config.bodies_total_bytes == 0) {
+		ops->config.bodies_total_bytes = 4 * ops->config.body_bytes;
+	}
 	return ops;
 }
 
@@ -147,16 +150,17 @@ struct op_answer *op_answer(struct op_call *call)
 static void log_call(const struct op_call *call, uint64_t bytes)
 {
 	bool is_probe = call->row->op == API_HEALTHZ || call->row->op == API_READYZ;
+	uint64_t us = clock_monotonic_us() - call->started_us;
 	const char *who = call->principal.is_admin    ? "admin"
 			  : call->principal.key_id[0] ? call->principal.key_id
 						      : "-";
 
 	log_line(is_probe ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "call",
-		"rq=%s op=%s account=%s by=%s status=%d%s%s us=%llu bytes=%llu", call->id,
+		"rq=%s op=%s account=%s by=%s status=%d%s%s ms=%llu.%03llu bytes=%llu", call->id,
 		call->row->name, call->principal.account_id[0] ? call->principal.account_id : "-",
 		who, call->answer.status, call->answer.error_type ? " error=" : "",
 		call->answer.error_type ? call->answer.error_type : "",
-		(unsigned long long)(clock_monotonic_us() - call->started_us),
+		(unsigned long long)us / 1000, (unsigned long long)us % 1000,
 		(unsigned long long)bytes);
 }
 

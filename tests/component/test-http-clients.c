@@ -1,11 +1,12 @@
 #include "tests/lib/http_world.h"
 
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/xalloc.h"
+#include "ops/op.h"
 
 /* Clients that leave, hurry, send too much or something odd. */
 
@@ -418,6 +419,150 @@ static void test_long_headers_are_refused(void **state)
 	client_free(c);
 }
 
+static void test_connections_are_capped(void **state)
+{
+	const struct http_config config = {.connections_max = 3};
+	struct client *clients[4];
+
+	(void)state;
+	http_world_free(h);
+	h = http_world_new(&config);
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		clients[i] = client_new(h);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		client_request(clients[i], "GET", "/healthz", NULL, NULL, NULL, NULL, 0);
+		struct answer *a = client_answer(clients[i], false);
+
+		assert_int_equal(a->status, i < 3 ? 200 : 503);
+		answer_free(a);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		client_free(clients[i]);
+	}
+	world_run(h->w, 50);
+	assert_int_equal(http_get(h, NULL, "/healthz")->status, 200);
+}
+
+static void test_silent_connections_end(void **state)
+{
+	const struct http_config config = {.idle_timeout_s = 1};
+
+	(void)state;
+	http_world_free(h);
+	h = http_world_new(&config);
+	struct client *silent = client_new(h);
+	struct client *half = client_new(h);
+
+	client_send(half, "POST /v1/sandboxes HTTP/1.1\r\n", 29);
+	WORLD_UNTIL(h->w, (client_poll(silent), silent->is_eof));
+	WORLD_UNTIL(h->w, (client_poll(half), half->is_eof));
+	client_free(silent);
+	client_free(half);
+}
+
+/* While a call waits nobody has anything to say: that is not silence. */
+static void test_waiting_for_an_answer_is_not_silence(void **state)
+{
+	const struct http_config config = {.idle_timeout_s = 1};
+
+	(void)state;
+	http_world_free(h);
+	h = http_world_new(&config);
+	struct answer *a = http_json(h, "POST", at(http_running(h, NULL), "/exec"), h->key,
+		"{\"command\":\"sleep 1500\"}");
+
+	assert_int_equal(a->status, 200);
+	assert_string_equal(answer_text(a, "exit_code"), "0");
+}
+
+static void test_expect_100_is_answered(void **state)
+{
+	static const char body[] = "{\"wait\":false}";
+	struct client *c = client_new(h);
+
+	(void)state;
+	client_request(c, "POST", "/v1/sandboxes", h->key,
+		"Expect: 100-continue\r\nContent-Length: 14\r\n", "application/json", NULL, 0);
+	struct answer *a = client_answer(c, true);
+
+	assert_int_equal(a->status, 100);
+	answer_free(a);
+	client_send(c, body, sizeof body - 1);
+	a = client_answer(c, false);
+	assert_int_equal(a->status, 202);
+	answer_free(a);
+	client_free(c);
+}
+
+static void test_a_removal_that_hangs_is_told(void **state)
+{
+	const char *id = http_running(h, NULL);
+	struct answer *a;
+
+	(void)state;
+	h->ops->config.delete_wait_ms = 50;
+	fake_hv_script(h->w->hv, FAKE_HV_DESTROY, &(struct fake_script){.mode = FAKE_HOLD});
+	a = http_json(h, "DELETE", at(id, ""), h->key, NULL);
+	assert_int_equal(a->status, 504);
+	assert_string_equal(answer_text(a, "error.type"), "timeout");
+	a = http_get(h, h->key, at(id, ""));
+	assert_string_equal(answer_text(a, "status"), "deleting");
+	fake_hv_release(h->w->hv, FAKE_HV_DESTROY);
+	WORLD_UNTIL(h->w, world_is_clean(h->w, id));
+	assert_int_equal(http_json(h, "DELETE", at(id, ""), h->key, NULL)->status, 200);
+}
+
+/* ---- doctor: the daemon's answer comes when it comes ---- */
+
+static struct {
+	void (*done)(void *done_arg, json_object *findings, const struct err *err);
+	void *done_arg;
+} examined;
+
+static void examine(void *arg,
+	void (*done)(void *done_arg, json_object *findings, const struct err *err), void *done_arg)
+{
+	(void)arg;
+	examined.done = done;
+	examined.done_arg = done_arg;
+}
+
+static void test_doctor_answers_whoever_is_still_there(void **state)
+{
+	struct client *stays = client_new_admin(h);
+	struct client *leaves = client_new_admin(h);
+
+	(void)state;
+	h->ops->config.doctor = examine;
+	examined.done = NULL;
+	client_request(leaves, "GET", "/v1/admin/doctor", NULL, NULL, NULL, NULL, 0);
+	WORLD_UNTIL(h->w, examined.done);
+	client_free(leaves);
+	WORLD_UNTIL(h->w, http_server_pending(h->server) == 0);
+	examined.done(examined.done_arg, json_object_new_array(), NULL);
+
+	examined.done = NULL;
+	client_request(stays, "GET", "/v1/admin/doctor", NULL, NULL, NULL, NULL, 0);
+	WORLD_UNTIL(h->w, examined.done);
+	examined.done(examined.done_arg, json_object_new_array(), NULL);
+	struct answer *a = client_answer(stays, false);
+
+	assert_int_equal(a->status, 200);
+	assert_string_equal(answer_text(a, "findings"), "[ ]");
+	answer_free(a);
+	client_free(stays);
+}
+
+static void test_the_admin_socket_is_its_owners(void **state)
+{
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(stat(h->admin_path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -440,6 +585,13 @@ int main(void)
 		T(test_hosts_and_origins),
 		T(test_streams_of_events_are_refused_clearly),
 		T(test_long_headers_are_refused),
+		T(test_connections_are_capped),
+		T(test_silent_connections_end),
+		T(test_waiting_for_an_answer_is_not_silence),
+		T(test_expect_100_is_answered),
+		T(test_a_removal_that_hangs_is_told),
+		T(test_doctor_answers_whoever_is_still_there),
+		T(test_the_admin_socket_is_its_owners),
 #undef T
 	};
 

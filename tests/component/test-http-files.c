@@ -4,6 +4,7 @@
 
 #include "base/rand.h"
 #include "base/xalloc.h"
+#include "ops/op.h"
 
 /* Bodies both ways: files as bytes and as JSON, large ones, slow clients, limits. */
 
@@ -401,6 +402,33 @@ static void test_large_files_do_not_fit_into_json(void **state)
 	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 0);
 }
 
+/* Files on their way into JSON are held as well. */
+static void test_collected_files_are_bounded_together(void **state)
+{
+	struct client *clients[8];
+	unsigned refused = 0;
+
+	(void)state;
+	put_large(1u << 20);
+	h->ops->config.bodies_total_bytes = 4 << 20;
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		clients[i] = client_new(h);
+		client_request(clients[i], "GET", at("/files?path=/tmp/large"), h->key, NULL, NULL,
+			NULL, 0);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		struct answer *a = client_answer(clients[i], false);
+
+		assert_true(a->status == 200 || a->status == 503);
+		refused += a->status == 503;
+		answer_free(a);
+		client_free(clients[i]);
+	}
+	assert_in_range(refused, 1, 7);
+	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 0);
+	assert_int_equal(h->ops->collected_bytes, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -422,6 +450,7 @@ int main(void)
 		S(test_bodies_together_are_bounded),
 		S(test_unfinished_bodies_are_given_back),
 		S(test_large_files_do_not_fit_into_json),
+		S(test_collected_files_are_bounded_together),
 #undef T
 #undef S
 	};

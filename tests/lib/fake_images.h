@@ -4,7 +4,9 @@
  * fake_images - a catalogue with one image, "minimal", in place of image/
  *
  * Purpose: defines the functions of image.h that the domain layer and the operations call. Link it
- * instead of image/. Owns:    nothing; nobody reads the files that the image names. Thread:  loop.
+ *          instead of image/.
+ * Owns:    nothing; nobody reads the files that the image names.
+ * Thread:  loop.
  */
 
 #include "image/image.h"
