@@ -28,6 +28,7 @@ struct key_scan {
 	size_t object_start[JSON_DEPTH_MAX + 1]; /* index of the open object's first key */
 	char kind[JSON_DEPTH_MAX + 1];
 	size_t depth;
+	size_t values; /* seen so far, at most; a comma or an opening bracket stands for one */
 };
 
 static int compare_spans(const void *a, const void *b)
@@ -102,6 +103,16 @@ static int scan_string(
 	return 0;
 }
 
+/* A value of one byte takes a hundred in memory. */
+static int count_value(struct key_scan *scan, struct err *err)
+{
+	if (++scan->values > JSON_VALUES_MAX) {
+		return err_set(
+			err, ERR_INVALID, "the body has more than %d values", JSON_VALUES_MAX);
+	}
+	return 0;
+}
+
 static int scan_text(const char *text, size_t len, struct err *err)
 {
 	_cleanup_free_ struct key_scan *scan = malloc(sizeof *scan);
@@ -111,7 +122,11 @@ static int scan_text(const char *text, size_t len, struct err *err)
 	}
 	scan->count = 0;
 	scan->depth = 0;
+	scan->values = 0;
 	for (size_t i = 0; i < len; i++) {
+		if (strchr(",{[", text[i]) && text[i] != '\0' && count_value(scan, err) != 0) {
+			return -1;
+		}
 		switch (text[i]) {
 		case '"':
 			if (scan_string(scan, text, len, &i, err) != 0) {

@@ -14,7 +14,8 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 
-#define JSON_DEPTH_MAX 16
+#define JSON_DEPTH_MAX  16
+#define JSON_VALUES_MAX 16384
 
 static inline void json_put(json_object *obj)
 {
@@ -24,8 +25,8 @@ DEFINE_CLEANUP(json_object *, json_put)
 #define _cleanup_json_ _cleanup_(json_put_p)
 
 /*
- * Exactly one JSON value, UTF-8, at most JSON_DEPTH_MAX deep, no key twice in an object, nothing
- * after it but white space.
+ * Exactly one JSON value, UTF-8, at most JSON_DEPTH_MAX deep and JSON_VALUES_MAX values in all, no
+ * key twice in an object, nothing after it but white space.
  */
 json_object *json_parse(const char *text, size_t len, struct err *err);
 

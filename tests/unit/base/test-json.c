@@ -52,6 +52,33 @@ static void test_equal_keys_are_refused_by_name(void **state)
 	assert_non_null(obj);
 }
 
+static void test_values_are_counted(void **state)
+{
+	_cleanup_free_ char *text = xcalloc(4 * JSON_VALUES_MAX, 1);
+	struct err err = ERR_INIT;
+
+	(void)state;
+	/* [1,1,…]: the bracket counts for one, each comma for another. */
+	text[0] = '[';
+	for (size_t i = 0; i < JSON_VALUES_MAX; i++) {
+		memcpy(text + 1 + 2 * i, "1,", 2);
+	}
+	text[2 * JSON_VALUES_MAX] = ']';
+
+	_cleanup_json_ json_object *obj = json_parse(text, strlen(text), &err);
+
+	assert_non_null(obj);
+	text[2 * JSON_VALUES_MAX] = ',';
+	memcpy(text + 2 * JSON_VALUES_MAX + 1, "1]", 2);
+	refuse(text, strlen(text), "more than 16384 values");
+	for (size_t i = 0; i <= JSON_VALUES_MAX; i++) {
+		memcpy(text + 3 * i, "{},", 3);
+	}
+	text[0] = '[';
+	text[1] = ' ';
+	refuse(text, 3 * JSON_VALUES_MAX, "more than 16384 values");
+}
+
 static void test_an_escaped_key_is_no_way_around(void **state)
 {
 	static const char text[] = "{\"a\":1,\"\\u0061\":2}";
@@ -119,6 +146,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_values_of_every_kind_are_read),
 		cmocka_unit_test(test_equal_keys_are_refused_by_name),
+		cmocka_unit_test(test_values_are_counted),
 		cmocka_unit_test(test_an_escaped_key_is_no_way_around),
 		cmocka_unit_test(test_what_follows_the_value_is_refused),
 		cmocka_unit_test(test_lenient_forms_are_refused),
