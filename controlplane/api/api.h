@@ -135,6 +135,9 @@ bool api_row_has_body(const struct api_row *row);
 
 /* ---- bounds that more than one place needs ---- */
 
+/* A JSON body, and a file in a JSON answer: parsing and writing it takes the loop's time. What is
+ * larger goes as bytes, up to limits.body_bytes. */
+#define API_JSON_MAX_BYTES        (16 * 1024 * 1024)
 #define API_TIMEOUT_MINUTES_MAX   (365 * 24 * 60) /* limits.max_lifetime is what counts */
 #define API_EXEC_TIMEOUT_MS_MAX   (24 * 3600 * 1000)
 #define API_COMMAND_MAX_BYTES     (128 * 1024)
@@ -144,7 +147,7 @@ bool api_row_has_body(const struct api_row *row);
 #define API_METADATA_MAX          64
 #define API_METADATA_MAX_BYTES    1024
 #define API_PATH_MAX_BYTES        4095
-#define API_CONTENT_MAX_BYTES     (256 * 1024 * 1024) /* limits.body_bytes is what counts */
+#define API_CONTENT_MAX_BYTES     API_JSON_MAX_BYTES
 #define API_LIST_LIMIT_MAX        1000
 #define API_FILE_LIST_LIMIT_MAX   10000
 #define API_IDEMPOTENCY_MAX_BYTES 255

@@ -7,6 +7,8 @@
 
 /* docs/api.md from the table. The prose around it is here, so that one file has it all. */
 
+_Static_assert(API_JSON_MAX_BYTES == 16 * 1024 * 1024, "the text below says so");
+
 static const char head[] =
 	"<!-- Made by api-doc from controlplane/api; edit that, then run `ninja -C build "
 	"docs-api`. -->\n"

@@ -250,13 +250,19 @@ static int check_accept(const struct http_request *request, struct err *err)
 }
 
 /* conn.c lets more in, since it can't tell a body from what is around it. */
-static int check_length(const struct http_request *request, struct err *err)
+static int check_length(const struct http_request *request, bool is_raw, struct err *err)
 {
+	uint64_t len = evbuffer_get_length(evhttp_request_get_input_buffer(request->evreq));
 	uint64_t max = request->server->config.body_bytes;
 
-	if (evbuffer_get_length(evhttp_request_get_input_buffer(request->evreq)) > max) {
+	if (len > max) {
 		return err_set(err, ERR_TOO_LARGE, "the body must have at most %llu bytes",
 			(unsigned long long)max);
+	}
+	if (!is_raw && len > API_JSON_MAX_BYTES) {
+		return err_set(err, ERR_TOO_LARGE,
+			"a JSON body must have at most %d bytes: send more as " TYPE_OCTETS,
+			API_JSON_MAX_BYTES);
 	}
 	return 0;
 }
@@ -298,7 +304,7 @@ static int make_call(struct http_request *request, const struct route *route, st
 		op.idempotency_key = header(request, "Idempotency-Key");
 	}
 	api_args_init(&args, row);
-	if (check_length(request, err) < 0 || check_accept(request, err) < 0 ||
+	if (check_length(request, is_raw, err) < 0 || check_accept(request, err) < 0 ||
 		check_idempotency_key(op.idempotency_key, err) < 0 ||
 		read_args(request, route, is_raw, &args, err) < 0) {
 		return -1;

@@ -11,7 +11,7 @@
  * Theory of operation. A file is read through a pipe in both forms of the answer. As bytes: the
  * call is answered as soon as the guest has said how long the file is, with the pipe as its body;
  * the transfer goes on behind it and ends the pipe. As JSON: the pipe is drained here, up to
- * limits.body_bytes, and the call is answered at the end.
+ * json_limit(), and the call is answered at the end.
  */
 
 /* What a file's bytes wait in between guest and client. */
@@ -94,13 +94,18 @@ static void on_read(void *arg, const struct guest_status *status, const struct e
 
 /* ---- reading as JSON ---- */
 
+static uint64_t json_limit(const struct ops *ops)
+{
+	return MIN(ops->config.body_bytes, (uint64_t)API_JSON_MAX_BYTES);
+}
+
 static void give_up(struct reading *reading, enum err_kind kind)
 {
 	if (kind == ERR_TOO_LARGE) {
 		err_set(&reading->failure, kind,
 			"more than %" PRIu64 " bytes don't fit into JSON: accept "
 			"application/octet-stream, or read pieces with \"offset\" and \"length\"",
-			reading->call->ops->config.body_bytes);
+			json_limit(reading->call->ops));
 	} else {
 		err_set(&reading->failure, kind, "too much is under way; try again");
 	}
@@ -116,7 +121,7 @@ static void collect(struct reading *reading)
 	ops->collected_bytes += came;
 	if (reading->failure.kind != ERR_NONE) {
 		/* what still comes is of no use */
-	} else if (reading->collected_bytes > ops->config.body_bytes) {
+	} else if (reading->collected_bytes > json_limit(ops)) {
 		give_up(reading, ERR_TOO_LARGE);
 	} else if (ops->collected_bytes > ops->config.bodies_total_bytes) {
 		give_up(reading, ERR_UNAVAILABLE);

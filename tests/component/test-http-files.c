@@ -402,6 +402,43 @@ static void test_large_files_do_not_fit_into_json(void **state)
 	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 0);
 }
 
+static void test_json_bodies_are_smaller_than_raw_ones(void **state)
+{
+	static const char json[] = "{\"path\":\"/tmp/x\",\"content\":\"\"}";
+	const size_t len = API_JSON_MAX_BYTES + 1;
+	_cleanup_free_ char *body = xcalloc(len + 1, 1);
+	struct answer *a;
+
+	(void)state;
+	memset(body, ' ', len);
+	memcpy(body, json, sizeof json - 1);
+	a = http_request(h, "PUT", at("/files"), h->key, NULL, "application/json", body, len);
+	assert_int_equal(a->status, 413);
+	assert_non_null(strstr(answer_text(a, "error.message"), "octet-stream"));
+	a = http_request(h, "PUT", at("/files"), h->key, NULL, "application/json", body, len - 1);
+	assert_int_equal(a->status, 200);
+	assert_int_equal(put_raw("/files?path=/tmp/x", body, len)->status, 200);
+}
+
+/* An answer as bytes is written in pieces; what was sent behind its request comes after. */
+static void test_a_download_and_what_is_pipelined_behind_it(void **state)
+{
+	struct client *c = client_new(h);
+
+	(void)state;
+	put_large(4u << 20);
+	client_request(c, "GET", at("/files?path=/tmp/large"), h->key, ACCEPT, NULL, NULL, 0);
+	client_request(c, "GET", "/healthz", NULL, NULL, NULL, NULL, 0);
+	struct answer *a = client_answer(c, false);
+
+	assert_int_equal(a->len, 4u << 20);
+	answer_free(a);
+	a = client_answer(c, false);
+	assert_string_equal(answer_text(a, "status"), "ok");
+	answer_free(a);
+	client_free(c);
+}
+
 /* Files on their way into JSON are held as well. */
 static void test_collected_files_are_bounded_together(void **state)
 {
@@ -450,6 +487,8 @@ int main(void)
 		S(test_bodies_together_are_bounded),
 		S(test_unfinished_bodies_are_given_back),
 		S(test_large_files_do_not_fit_into_json),
+		T(test_json_bodies_are_smaller_than_raw_ones),
+		T(test_a_download_and_what_is_pipelined_behind_it),
 		S(test_collected_files_are_bounded_together),
 #undef T
 #undef S
