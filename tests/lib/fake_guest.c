@@ -1,15 +1,10 @@
-#include "fake_guest.h"
+#include "tests/lib/fake_guest.h"
 
-#include <event2/event.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/queue.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "base/xalloc.h"
 #include "proto/msg.h"
+#include "tests/lib/fake_guest_priv.h"
 
 /*
  * Theory of operation
@@ -20,84 +15,9 @@
  * callbacks. call_end() is the one place where a call is answered and freed.
  */
 
-struct fake_file {
-	TAILQ_ENTRY(fake_file) link; /* fake_machine.files */
-	char *path;
-	struct evbuffer *bytes;
-	uint32_t mode;
-	int64_t mtime_ms;
-};
-
-struct fake_machine {
-	TAILQ_ENTRY(fake_machine) link; /* fake_guest.machines */
-	char *socket;
-	struct fake_settings settings;
-	TAILQ_HEAD(, fake_file) files;
-};
-
-struct channel {
-	struct guest guest;
-	TAILQ_ENTRY(channel) link; /* fake_guest.channels */
-	struct fake_guest *fake;
-	char *socket;
-	struct guest_hooks hooks;
-	enum guest_state state;
-	bool has_hello;
-	struct guest_hello hello;
-	struct event *timer; /* until the hello */
-	TAILQ_HEAD(, guest_call) calls;
-};
-
-struct guest_call {
-	TAILQ_ENTRY(guest_call) link; /* channel.calls */
-	struct channel *channel;
-	enum fake_guest_op op;
-	struct fake_script script;
-	struct event *timer;
-	bool is_cancelled;
-
-	guest_done_fn done; /* CONFIGURE, PUT, SHUTDOWN */
-	void *arg;
-	struct guest_exec_hooks exec_hooks;
-	struct guest_list_hooks list_hooks;
-	struct guest_get_hooks get_hooks;
-
-	char *command; /* EXEC */
-	char **env;
-	uint64_t timeout_ms;
-	uint64_t output_cap;
-	struct guest_exec_result result;
-	bool is_sleeping;
-
-	char *path; /* files */
-	struct guest_file_spec spec;
-	struct pipe *body; /* or an exec's stdin */
-	struct evbuffer *bytes;
-};
-
-struct fake_guest {
-	struct guest_driver driver;
-	struct loop *loop;
-	struct fake_hv *hv;
-	int hello_ms;
-	TAILQ_HEAD(, fake_machine) machines;
-	TAILQ_HEAD(, channel) channels;
-	struct fake_script scripts[FAKE_GUEST_OP_MAX];
-	unsigned calls[FAKE_GUEST_OP_MAX];
-	fake_program_fn program;
-	void *program_arg;
-};
-
-static void set_timer(struct event *timer, unsigned ms)
-{
-	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-
-	evtimer_add(timer, &tv);
-}
-
 /* ---- machines ---- */
 
-static struct fake_machine *machine_of(struct fake_guest *fake, const char *socket)
+struct fake_machine *fake_machine_of(struct fake_guest *fake, const char *socket)
 {
 	struct fake_machine *machine;
 
@@ -133,7 +53,7 @@ static struct fake_file *file_of(struct fake_machine *machine, const char *path,
 	return file;
 }
 
-static void machine_free(struct fake_guest *fake, struct fake_machine *machine)
+void fake_machine_free(struct fake_guest *fake, struct fake_machine *machine)
 {
 	struct fake_file *file;
 
@@ -206,7 +126,7 @@ static void call_end(struct guest_call *call, uint32_t status, const struct err 
 	free(call);
 }
 
-static void call_fail(struct guest_call *call, enum err_kind kind, uint32_t status, const char *why)
+void fake_call_fail(struct guest_call *call, enum err_kind kind, uint32_t status, const char *why)
 {
 	struct err err;
 
@@ -253,8 +173,8 @@ static void write_bytes(struct guest_call *call, size_t count)
 static int run_env(struct guest_call *call, const char *name)
 {
 	size_t len = strlen(name);
-	char *const *lists[] = {
-		call->env, machine_of(call->channel->fake, call->channel->socket)->settings.env};
+	char *const *lists[] = {call->env,
+		fake_machine_of(call->channel->fake, call->channel->socket)->settings.env};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
 		for (char *const *entry = lists[i]; entry && *entry; entry++) {
@@ -337,7 +257,6 @@ static void run_program(struct guest_call *call)
 	}
 }
 
-/* stdin of an exec and the body of a PUT: read to the end, then act. */
 /* Replaces the file, or with an offset what is from there on, as far as the new bytes reach. */
 static void write_file(struct fake_file *file, struct guest_call *call)
 {
@@ -360,6 +279,7 @@ static void write_file(struct fake_file *file, struct guest_call *call)
 	evbuffer_free(old);
 }
 
+/* stdin of an exec and the body of a PUT: read to the end, then act. */
 static void on_body(void *arg)
 {
 	struct guest_call *call = arg;
@@ -381,7 +301,7 @@ static void on_body(void *arg)
 		return;
 	}
 	struct fake_file *file = file_of(
-		machine_of(call->channel->fake, call->channel->socket), call->path, true);
+		fake_machine_of(call->channel->fake, call->channel->socket), call->path, true);
 
 	write_file(file, call);
 	if (call->spec.mode) {
@@ -413,7 +333,7 @@ static void act_get(struct guest_call *call, struct fake_machine *machine)
 	struct fake_file *file = file_of(machine, call->path, false);
 
 	if (!file) {
-		call_fail(call, ERR_GUEST, STATUS_NOT_FOUND, "no such file");
+		fake_call_fail(call, ERR_GUEST, STATUS_NOT_FOUND, "no such file");
 		return;
 	}
 	size_t size = evbuffer_get_length(file->bytes);
@@ -450,7 +370,7 @@ static void act_list(struct guest_call *call, struct fake_machine *machine)
 
 static void act(struct guest_call *call)
 {
-	struct fake_machine *machine = machine_of(call->channel->fake, call->channel->socket);
+	struct fake_machine *machine = fake_machine_of(call->channel->fake, call->channel->socket);
 
 	switch (call->op) {
 	case FAKE_GUEST_EXEC:
@@ -485,20 +405,20 @@ static void on_call_timer(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (call->is_cancelled) {
-		call_fail(call, ERR_CANCELLED, STATUS_CANCELLED, "cancelled");
+		fake_call_fail(call, ERR_CANCELLED, STATUS_CANCELLED, "cancelled");
 	} else if (call->is_sleeping) {
 		call_end(call, STATUS_OK, NULL);
 	} else if (call->script.mode == FAKE_TIMEOUT) {
-		call_fail(call, ERR_TIMEOUT, 0, "the guest didn't answer");
+		fake_call_fail(call, ERR_TIMEOUT, 0, "the guest didn't answer");
 	} else if (call->script.mode == FAKE_FAIL || call->script.mode == FAKE_EFFECT_FAIL) {
-		call_fail(call, call->script.kind ? call->script.kind : ERR_GUEST, STATUS_IO,
+		fake_call_fail(call, call->script.kind ? call->script.kind : ERR_GUEST, STATUS_IO,
 			"scripted failure");
 	} else {
 		act(call);
 	}
 }
 
-static struct guest_call *call_new(struct guest *guest, enum fake_guest_op op, struct err *err)
+struct guest_call *fake_call_new(struct guest *guest, enum fake_guest_op op, struct err *err)
 {
 	struct channel *channel = (struct channel *)guest;
 	struct fake_guest *fake = channel->fake;
@@ -529,421 +449,4 @@ static struct guest_call *call_new(struct guest *guest, enum fake_guest_op op, s
 	}
 	TAILQ_INSERT_TAIL(&channel->calls, call, link);
 	return call;
-}
-
-/* ---- channels ---- */
-
-static void fail_calls(struct channel *channel, enum err_kind kind, const char *why)
-{
-	struct guest_call *call;
-
-	while ((call = TAILQ_FIRST(&channel->calls))) {
-		call_fail(call, kind, 0, why);
-	}
-}
-
-static void on_hello(evutil_socket_t fd, short what, void *arg)
-{
-	struct channel *channel = arg;
-
-	(void)fd;
-	(void)what;
-	if (fake_hv_is_up(channel->fake->hv, channel->socket)) {
-		channel->state = GUEST_READY;
-		channel->has_hello = true;
-		channel->hooks.on_state(channel->hooks.arg, GUEST_READY, NULL);
-	}
-}
-
-static void await_hello(struct channel *channel, int ms)
-{
-	if (ms >= 0 && fake_hv_is_up(channel->fake->hv, channel->socket)) {
-		set_timer(channel->timer, (unsigned)ms);
-	}
-}
-
-static void channel_down(struct channel *channel)
-{
-	struct err err;
-	bool was_ready = channel->state == GUEST_READY;
-
-	evtimer_del(channel->timer);
-	channel->state = GUEST_DOWN;
-	fail_calls(channel, ERR_UNAVAILABLE, "the channel broke");
-	if (was_ready) {
-		err_set(&err, ERR_UNAVAILABLE, "the channel broke");
-		channel->hooks.on_state(channel->hooks.arg, GUEST_DOWN, &err);
-	}
-}
-
-static void on_watch(void *arg, const char *socket, bool is_up)
-{
-	struct fake_guest *fake = arg;
-	struct channel *channel;
-
-	TAILQ_FOREACH (channel, &fake->channels, link) {
-		if (strcmp(channel->socket, socket) == 0) {
-			break;
-		}
-	}
-	if (is_up) {
-		if (channel) {
-			await_hello(channel, fake->hello_ms);
-		}
-		return;
-	}
-	if (channel) {
-		channel_down(channel);
-	}
-	machine_free(fake, machine_of(fake, socket));
-}
-
-static struct guest *fake_open(struct guest_driver *driver, const char *agent_socket,
-	const char *console_socket, const struct guest_hooks *hooks)
-{
-	struct fake_guest *fake = (struct fake_guest *)driver;
-	struct channel *channel = xnew(struct channel);
-
-	(void)console_socket;
-	channel->guest.ops = driver->ops;
-	channel->fake = fake;
-	channel->socket = xstrdup(agent_socket);
-	channel->hooks = *hooks;
-	channel->timer = evtimer_new(loop_base(fake->loop), on_hello, channel);
-	channel->hello = (struct guest_hello){.version = 1, .software = "fake/1", .image = "fake"};
-	TAILQ_INIT(&channel->calls);
-	TAILQ_INSERT_TAIL(&fake->channels, channel, link);
-	await_hello(channel, fake->hello_ms);
-	return &channel->guest;
-}
-
-static void fake_close(struct guest *guest)
-{
-	struct channel *channel = (struct channel *)guest;
-
-	channel->state = GUEST_DOWN;
-	fail_calls(channel, ERR_CANCELLED, "the channel was closed");
-	TAILQ_REMOVE(&channel->fake->channels, channel, link);
-	event_free(channel->timer);
-	free(channel->socket);
-	free(channel);
-}
-
-static enum guest_state fake_state(const struct guest *guest)
-{
-	return ((const struct channel *)guest)->state;
-}
-
-static const struct guest_hello *fake_hello(const struct guest *guest)
-{
-	const struct channel *channel = (const struct channel *)guest;
-
-	return channel->has_hello ? &channel->hello : NULL;
-}
-
-static void fake_console(const struct guest *guest, struct evbuffer *to, size_t max)
-{
-	static const char text[] = "fake console\n";
-
-	(void)guest;
-	evbuffer_add(to, text, MIN(max, sizeof text - 1));
-}
-
-static void take_settings(struct guest_call *call, const struct guest_config *config)
-{
-	struct fake_settings *settings =
-		&machine_of(call->channel->fake, call->channel->socket)->settings;
-
-	settings->times++;
-	if (config->hostname) {
-		snprintf(settings->hostname, sizeof settings->hostname, "%s", config->hostname);
-	}
-	if (config->wall_ms) {
-		settings->wall_ms = config->wall_ms;
-	}
-	if (config->has_deadline) {
-		settings->has_deadline = true;
-		settings->deadline_ms = config->deadline_ms;
-	}
-	if (config->reset_env || config->env) {
-		strv_free(settings->env);
-		settings->env = strv_dup(config->env);
-	}
-	if (config->ca_pem) {
-		free(settings->ca_pem);
-		settings->ca_pem = xstrdup(config->ca_pem);
-	}
-	settings->was_seeded |= config->reseed;
-}
-
-static struct guest_call *fake_configure(struct guest *guest, const struct guest_config *config,
-	guest_done_fn done, void *arg, struct err *err)
-{
-	struct guest_call *call = call_new(guest, FAKE_GUEST_CONFIGURE, err);
-
-	if (!call) {
-		return NULL;
-	}
-	call->done = done;
-	call->arg = arg;
-	/* As a real guest would: at once, even if its answer comes late. */
-	if (call->script.mode == FAKE_OK || call->script.mode == FAKE_EFFECT_FAIL) {
-		take_settings(call, config);
-	}
-	return call;
-}
-
-static char *join(char *const *args)
-{
-	char *all = xstrdup("");
-
-	for (char *const *arg = args; arg && *arg; arg++) {
-		char *longer = xasprintf("%s%s%s", all, arg == args ? "" : " ", *arg);
-
-		free(all);
-		all = longer;
-	}
-	return all;
-}
-
-static struct guest_call *fake_exec_start(struct guest *guest, const struct guest_exec_spec *spec,
-	const struct guest_exec_hooks *hooks, struct err *err)
-{
-	struct guest_call *call = call_new(guest, FAKE_GUEST_EXEC, err);
-
-	if (!call) {
-		return NULL;
-	}
-	call->exec_hooks = *hooks;
-	call->command = spec->command ? xstrdup(spec->command) : join(spec->args);
-	call->env = strv_dup(spec->env);
-	call->timeout_ms = spec->timeout_ms;
-	call->output_cap = spec->output_cap;
-	call->body = spec->stdin_pipe;
-	return call;
-}
-
-static struct guest_call *file_call(struct guest *guest, enum fake_guest_op op,
-	const struct guest_file_spec *spec, struct pipe *body, struct err *err)
-{
-	struct guest_call *call = call_new(guest, op, err);
-
-	if (!call) {
-		return NULL;
-	}
-	call->path = xcalloc(1, spec->path_len + 1);
-	memcpy(call->path, spec->path, spec->path_len);
-	call->spec = *spec;
-	call->body = body;
-	return call;
-}
-
-static struct guest_call *fake_put(struct guest *guest, const struct guest_file_spec *spec,
-	struct pipe *body, guest_done_fn done, void *arg, struct err *err)
-{
-	struct guest_call *call = file_call(guest, FAKE_GUEST_PUT, spec, body, err);
-
-	if (call) {
-		call->done = done;
-		call->arg = arg;
-	}
-	return call;
-}
-
-static struct guest_call *fake_get(struct guest *guest, const struct guest_file_spec *spec,
-	struct pipe *body, const struct guest_get_hooks *hooks, struct err *err)
-{
-	struct guest_call *call = file_call(guest, FAKE_GUEST_GET, spec, body, err);
-
-	if (call) {
-		call->get_hooks = *hooks;
-	}
-	return call;
-}
-
-static struct guest_call *fake_list(struct guest *guest, const struct guest_file_spec *spec,
-	const struct guest_list_hooks *hooks, struct err *err)
-{
-	struct guest_call *call = file_call(guest, FAKE_GUEST_LIST, spec, NULL, err);
-
-	if (call) {
-		call->list_hooks = *hooks;
-	}
-	return call;
-}
-
-static struct guest_call *fake_shutdown(
-	struct guest *guest, guest_done_fn done, void *arg, struct err *err)
-{
-	struct guest_call *call = call_new(guest, FAKE_GUEST_SHUTDOWN, err);
-
-	if (call) {
-		call->done = done;
-		call->arg = arg;
-	}
-	return call;
-}
-
-static void fake_cancel(struct guest_call *call)
-{
-	call->is_cancelled = true;
-	if (call->body) {
-		if (call->op == FAKE_GUEST_GET) {
-			pipe_set_writer(call->body, NULL, NULL);
-		} else {
-			pipe_set_reader(call->body, NULL, NULL);
-		}
-	}
-	set_timer(call->timer, 0);
-}
-
-static void fake_exec_pause(struct guest_call *call, bool is_paused)
-{
-	(void)call;
-	(void)is_paused;
-}
-
-static const struct guest_driver_ops fake_ops = {
-	.open = fake_open,
-	.close = fake_close,
-	.state = fake_state,
-	.hello = fake_hello,
-	.console = fake_console,
-	.configure = fake_configure,
-	.exec = fake_exec_start,
-	.put = fake_put,
-	.get = fake_get,
-	.list = fake_list,
-	.shutdown = fake_shutdown,
-	.cancel = fake_cancel,
-	.exec_pause = fake_exec_pause,
-};
-
-/* ---- for tests ---- */
-
-struct fake_guest *fake_guest_new(struct loop *loop, struct fake_hv *hv)
-{
-	struct fake_guest *fake = xnew(struct fake_guest);
-
-	fake->driver.ops = &fake_ops;
-	fake->loop = loop;
-	fake->hv = hv;
-	TAILQ_INIT(&fake->machines);
-	TAILQ_INIT(&fake->channels);
-	fake_hv_watch(hv, on_watch, fake);
-	return fake;
-}
-
-void fake_guest_free(struct fake_guest *fake)
-{
-	ASSERT(TAILQ_EMPTY(&fake->channels));
-	fake_hv_watch(fake->hv, NULL, NULL);
-	while (!TAILQ_EMPTY(&fake->machines)) {
-		machine_free(fake, TAILQ_FIRST(&fake->machines));
-	}
-	free(fake);
-}
-
-struct guest_driver *fake_guest_driver(struct fake_guest *fake)
-{
-	return &fake->driver;
-}
-
-void fake_guest_script(
-	struct fake_guest *fake, enum fake_guest_op op, const struct fake_script *script)
-{
-	fake->scripts[op] = script ? *script : (struct fake_script){0};
-}
-
-void fake_guest_release(struct fake_guest *fake, enum fake_guest_op op)
-{
-	struct channel *channel;
-	struct guest_call *call;
-
-	fake_guest_script(fake, op, NULL);
-	TAILQ_FOREACH (channel, &fake->channels, link) {
-		TAILQ_FOREACH (call, &channel->calls, link) {
-			if (call->op == op && call->script.mode == FAKE_HOLD) {
-				call->script.mode = FAKE_OK;
-				set_timer(call->timer, 0);
-			}
-		}
-	}
-}
-
-unsigned fake_guest_calls(const struct fake_guest *fake, enum fake_guest_op op)
-{
-	return fake->calls[op];
-}
-
-void fake_guest_set_hello_delay(struct fake_guest *fake, int ms)
-{
-	struct channel *channel;
-
-	fake->hello_ms = ms;
-	TAILQ_FOREACH (channel, &fake->channels, link) {
-		if (channel->state == GUEST_CONNECTING) {
-			evtimer_del(channel->timer);
-			await_hello(channel, ms);
-		}
-	}
-}
-
-static const char *socket_of(struct fake_guest *fake, const char *id)
-{
-	struct fake_domain *domain = fake_hv_find(fake->hv, id);
-
-	ASSERT(domain != NULL);
-	return domain->agent_socket;
-}
-
-void fake_guest_drop(struct fake_guest *fake, const char *id, int back_ms)
-{
-	struct channel *channel;
-
-	TAILQ_FOREACH (channel, &fake->channels, link) {
-		if (strcmp(channel->socket, socket_of(fake, id)) == 0) {
-			channel_down(channel);
-			await_hello(channel, back_ms);
-			return;
-		}
-	}
-}
-
-size_t fake_guest_open_count(const struct fake_guest *fake)
-{
-	struct channel *channel;
-	size_t count = 0;
-
-	TAILQ_FOREACH (channel, &fake->channels, link) {
-		count++;
-	}
-	return count;
-}
-
-size_t fake_guest_call_count(const struct fake_guest *fake)
-{
-	struct channel *channel;
-	struct guest_call *call;
-	size_t count = 0;
-
-	TAILQ_FOREACH (channel, &fake->channels, link) {
-		TAILQ_FOREACH (call, &channel->calls, link) {
-			count++;
-		}
-	}
-	return count;
-}
-
-const struct fake_settings *fake_guest_settings(struct fake_guest *fake, const char *id)
-{
-	struct fake_settings *settings = &machine_of(fake, socket_of(fake, id))->settings;
-
-	return settings->times > 0 ? settings : NULL;
-}
-
-void fake_guest_set_program(struct fake_guest *fake, fake_program_fn fn, void *arg)
-{
-	fake->program = fn;
-	fake->program_arg = arg;
 }

@@ -180,6 +180,7 @@ static int act(struct fake_job *job, struct err *err)
 		entry->domain.facts.expires_at_ms = job->expires_at_ms;
 	} else {
 		entry->domain.is_link_up = job->is_up;
+		entry->domain.was_link_up |= job->is_up;
 	}
 	return 0;
 }
@@ -408,6 +409,7 @@ static void fake_start(struct hv *hv, const struct hv_spec *spec, hv_start_fn do
 	domain->facts.expires_at_ms = spec->expires_at_ms;
 	domain->has_network = spec->network != HV_NETWORK_NONE;
 	domain->is_link_up = domain->has_network && !spec->is_link_down;
+	domain->was_link_up = domain->is_link_up;
 	domain->uid = spec->uid;
 	snprintf(
 		domain->agent_socket, sizeof domain->agent_socket, "%s", spec->paths->agent_socket);

@@ -79,6 +79,7 @@ struct fake_domain {
 	bool is_foreign; /* of another instance: listed to nobody */
 	bool has_network;
 	bool is_link_up;
+	bool was_link_up; /* ever */
 	uid_t uid;
 	char agent_socket[108];
 };
