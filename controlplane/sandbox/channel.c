@@ -37,7 +37,7 @@ static void on_configured(void *arg, const struct guest_status *status, const st
 			log_failure(LOG_LEVEL_WARN, "guest not configured, will retry", err,
 				"sb=%s", sb->row->id);
 			sb->is_sync_due = true;
-			extend_kick(sb);
+			extend_kick_later(sb);
 			return;
 		}
 		break;
@@ -46,7 +46,8 @@ static void on_configured(void *arg, const struct guest_status *status, const st
 		break;
 	}
 	channel_sync(sb);
-	extend_kick(sb);
+	/* Not from here: the channel may be on its way down. */
+	extend_kick_later(sb);
 }
 
 int channel_configure(struct sandbox *sb, enum config_owner owner,

@@ -41,9 +41,7 @@ static void finish(struct sandbox *sb, const struct err *err)
 	TAILQ_REMOVE(&sb->extends, request, link);
 	sb->extend_count--;
 	evtimer_del(sb->extend_timer);
-	if (!TAILQ_EMPTY(&sb->extends)) {
-		loop_defer(sb->all->loop, on_turn, sb);
-	}
+	extend_kick_later(sb);
 	request->fn(request->arg, sb->row->expires_at_ms, err);
 	free(request);
 }
@@ -66,6 +64,13 @@ static int new_expiry(const struct sandbox *sb, unsigned minutes, int64_t *ret, 
 	}
 	*ret = at;
 	return 0;
+}
+
+void extend_kick_later(struct sandbox *sb)
+{
+	if (!TAILQ_EMPTY(&sb->extends)) {
+		loop_defer(sb->all->loop, on_turn, sb);
+	}
 }
 
 void extend_kick(struct sandbox *sb)

@@ -26,6 +26,7 @@
 #define UNSETTLED_MS      300
 #define FAILED_MS         2000
 #define FIRST_PATIENCE_MS 15000
+#define HELD_UID_MS       (10 * MS_PER_MINUTE)
 
 /* Something without a row that is being removed. */
 struct stray {
@@ -210,19 +211,51 @@ static void on_stray_removed(void *arg, const struct err *err)
 	stray_free(stray);
 }
 
-/* Directories without a live row, and without a domain that could still use them. */
-static void judge_files(struct sandboxes *all, const struct hv_facts *facts, size_t count)
+static bool is_in(const struct paths_list *list, const char *id)
 {
-	struct paths_list list;
-	struct err err;
+	for (size_t i = 0; i < list->count; i++) {
+		if (strcmp(list->ids[i], id) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
 
-	if (paths_list(all->config.state_dir, all->config.run_dir, &list, &err) != 0) {
-		log_failure(
-			LOG_LEVEL_WARN, "can't look for stray files", &err, "live=%zu", all->count);
-		return;
+/* Gives uids back that ended rows own, once nothing of them has been seen for long enough. */
+static int release_uids(struct sandboxes *all, const struct hv_facts *facts, size_t count,
+	const struct paths_list *files, struct err *err)
+{
+	_cleanup_store_sandbox_list_ struct store_sandbox_list list = {0};
+	bool is_any_left = false;
+
+	if (store_sandbox_list_owning(all->store, &list, err) != 0) {
+		return -1;
 	}
 	for (size_t i = 0; i < list.count; i++) {
-		const char *id = list.ids[i];
+		const struct store_sandbox *row = list.rows[i];
+		const struct store_sandbox_change change = {
+			.state = row->state, .releases_uid = true};
+
+		if (row->ended_at_ms == 0) {
+			continue;
+		}
+		if (find_facts(facts, count, row->id) || is_in(files, row->id) ||
+			clock_wall_ms() - row->ended_at_ms < HELD_UID_MS) {
+			is_any_left = true;
+		} else if (store_sandbox_set_state(all->store, row->id, &change, err) != 0) {
+			return -1;
+		}
+	}
+	all->has_held_uids = is_any_left;
+	return 0;
+}
+
+/* Directories without a live row, and without a domain that could still use them. */
+static void reap_files(struct sandboxes *all, const struct hv_facts *facts, size_t count,
+	const struct paths_list *files)
+{
+	for (size_t i = 0; i < files->count; i++) {
+		const char *id = files->ids[i];
 
 		if (sandbox_find_id(all, id) || find_facts(facts, count, id)) {
 			continue;
@@ -233,7 +266,24 @@ static void judge_files(struct sandboxes *all, const struct hv_facts *facts, siz
 		paths_init(&stray->paths, all->config.state_dir, all->config.run_dir, id);
 		all->hv->ops->disk_remove(all->hv, id, &stray->paths, on_stray_removed, stray);
 	}
-	paths_list_fini(&list);
+}
+
+static void judge_files(struct sandboxes *all, const struct hv_facts *facts, size_t count)
+{
+	struct paths_list files;
+	struct err err;
+
+	if (paths_list(all->config.state_dir, all->config.run_dir, &files, &err) != 0) {
+		log_failure(LOG_LEVEL_WARN, "can't look for stray files, will retry", &err,
+			"live=%zu", all->count);
+		return;
+	}
+	reap_files(all, facts, count, &files);
+	if (all->has_held_uids && release_uids(all, facts, count, &files, &err) != 0) {
+		log_failure(LOG_LEVEL_WARN, "can't release uids, will retry", &err, "live=%zu",
+			all->count);
+	}
+	paths_list_fini(&files);
 }
 
 static void first_pass_done(struct sandboxes *all)

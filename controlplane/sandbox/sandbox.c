@@ -407,6 +407,7 @@ static int load(struct sandboxes *all, struct err *err)
 		enum sandbox_state state;
 
 		if (row->ended_at_ms > 0) {
+			all->has_held_uids = true;
 			continue;
 		}
 		if (!sandbox_state_parse(row->state, &state) || sandbox_state_is_final(state)) {

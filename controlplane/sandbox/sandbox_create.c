@@ -20,6 +20,10 @@
  *	configure  clock, entropy, name, deadline, environment
  *	record     the row says running
  *
+ * A call that timed out may still make a file or a domain that belongs to the sandbox's uid, long
+ * after everything was taken back. So that uid isn't given away with the row's end, but by
+ *reconcile, some time later.
+ *
  * The same plan, undone, is every sandbox's removal (sandbox_destroy.c). One timer bounds channel
  * and configure together; the hypervisor's calls have deadlines of their own.
  */
@@ -28,10 +32,16 @@
 
 /* ---- the steps ---- */
 
-static void on_hv_step(void *arg, const struct err *err)
+static void note_timeout(struct sandbox *sb, const struct err *err)
+{
+	sb->holds_uid |= err && err->kind == ERR_TIMEOUT;
+}
+
+static void on_disk_created(void *arg, const struct err *err)
 {
 	struct sandbox *sb = arg;
 
+	note_timeout(sb, err);
 	plan_answer(&sb->plan, err);
 }
 
@@ -73,7 +83,7 @@ static void run_disk(void *arg)
 		return;
 	}
 	fill_spec(sb, &spec);
-	hv->ops->disk_create(hv, &spec, on_hv_step, sb);
+	hv->ops->disk_create(hv, &spec, on_disk_created, sb);
 }
 
 static void on_started(void *arg, const struct hv_facts *facts, const struct err *err)
@@ -85,6 +95,7 @@ static void on_started(void *arg, const struct hv_facts *facts, const struct err
 		sb->row->pid_start = facts->pid_start;
 		sb->has_domain = true;
 	}
+	note_timeout(sb, err);
 	plan_answer(&sb->plan, err);
 	egress_update(sb);
 }
@@ -137,7 +148,7 @@ void sandbox_create_guest_ready(struct sandbox *sb)
 
 void sandbox_create_configured(struct sandbox *sb, const struct err *err)
 {
-	if (err && err->kind == ERR_UNAVAILABLE && !channel_is_ready(sb)) {
+	if (err && err->kind == ERR_UNAVAILABLE) {
 		/* The agent was lost in between: it may come back within the time to boot. */
 		sb->boot_wait = BOOT_WAITS_TO_CONFIGURE;
 		return;

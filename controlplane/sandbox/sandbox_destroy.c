@@ -55,6 +55,7 @@ static void finish_end(struct sandbox *sb)
 		retry_row(sb, &err);
 		return;
 	}
+	sb->all->has_held_uids |= sb->holds_uid;
 	quota_refund(&sb->charge);
 	sandbox_retire(sb);
 }

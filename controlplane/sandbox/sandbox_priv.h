@@ -78,6 +78,7 @@ struct sandbox {
 	struct event *extend_timer;
 
 	bool is_resume_call_due; /* reconcile.c */
+	bool holds_uid;          /* beyond its end: a call that timed out may still use it */
 
 	TAILQ_HEAD(, sandbox_wait) waits;
 	bool is_telling;
@@ -122,6 +123,7 @@ struct sandboxes {
 	uint64_t reconcile_since_ms; /* the first pass began */
 	TAILQ_HEAD(, stray) strays;
 	unsigned strays_due;
+	bool has_held_uids; /* ended rows may own a uid */
 };
 
 /* ---- sandbox.c ---- */
@@ -190,6 +192,7 @@ void extend_fini(struct sandbox *sb);
 void extend_configured(struct sandbox *sb, const struct err *err);
 /* Goes on with the first one, when that is possible now. */
 void extend_kick(struct sandbox *sb);
+void extend_kick_later(struct sandbox *sb);
 /* All that wait are answered with @err. */
 void extend_end_all(struct sandbox *sb, const struct err *err);
 /* The domain's metadata say @expires_at_ms: put them right where the row says something else. */

@@ -76,7 +76,7 @@ int sandbox_set_state(
 		.ended_at_ms = is_final ? now : 0,
 		.pid = has_process ? row->pid : 0,
 		.pid_start = has_process ? row->pid_start : 0,
-		.releases_uid = is_final,
+		.releases_uid = is_final && !sb->holds_uid,
 	};
 
 	ASSERT(sandbox_state_can(sb->state, to));
@@ -97,7 +97,7 @@ int sandbox_set_state(
 	row->ended_at_ms = change.ended_at_ms;
 	row->pid = change.pid;
 	row->pid_start = change.pid_start;
-	row->uid = is_final ? 0 : row->uid;
+	row->uid = change.releases_uid ? 0 : row->uid;
 	sb->state = to;
 	sb->changed_seq = ++sb->all->seq;
 	sandbox_tell_waits(sb);

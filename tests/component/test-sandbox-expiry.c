@@ -266,6 +266,19 @@ static void test_a_channel_that_comes_back_in_time_is_early_enough(void **state)
 	WORLD_UNTIL(w, answer.count == 1);
 	assert_int_equal(answer.kind, ERR_NONE);
 
+	/* The one under way ends with the channel; the next waits for it to come back. */
+	struct world_answer next;
+
+	fake_guest_script(w->guests, FAKE_GUEST_CONFIGURE,
+		&(struct fake_script){.mode = FAKE_HOLD, .times = 1});
+	extend(w, id, 10, &answer);
+	extend(w, id, 10, &next);
+	WORLD_UNTIL(w, fake_guest_call_count(w->guests) == 1);
+	fake_guest_drop(w->guests, id, 100);
+	WORLD_UNTIL(w, answer.count == 1 && next.count == 1);
+	assert_int_equal(answer.kind, ERR_UNAVAILABLE);
+	assert_int_equal(next.kind, ERR_NONE);
+
 	fake_guest_drop(w->guests, id, -1);
 	extend(w, id, 10, &answer);
 	WORLD_UNTIL(w, answer.count == 1);

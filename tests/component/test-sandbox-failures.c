@@ -327,6 +327,60 @@ static void test_a_hanging_call_delays_nobody_else(void **state)
 	world_free(w);
 }
 
+static uid_t uid_of(struct world *w, const char *id)
+{
+	struct err err;
+	_cleanup_store_sandbox_ struct store_sandbox *row = store_sandbox_get(w->store, id, &err);
+
+	assert_non_null(row);
+	return row->uid;
+}
+
+static void test_a_uid_that_a_late_call_may_use_is_given_to_nobody(void **state)
+{
+	struct world *w = world_new(NULL);
+
+	(void)state;
+	fake_hv_script(w->hv, FAKE_HV_START,
+		&(struct fake_script){
+			.mode = FAKE_TIMEOUT, .times = 1, .delay_ms = 20, .late_ms = 200});
+	const char *id = world_create(w, NULL);
+	uid_t uid = uid_of(w, id);
+
+	WORLD_UNTIL(w, world_is_state(w, id, "failed"));
+	assert_int_equal(uid_of(w, id), uid);
+	const char *other = world_running(w, NULL);
+
+	assert_int_not_equal(fake_hv_find(w->hv, other)->uid, uid);
+	/* The late domain runs as that uid until it is found. */
+	WORLD_UNTIL(w, fake_hv_find(w->hv, id));
+	WORLD_UNTIL(w, world_is_clean(w, id));
+	world_reconcile(w);
+	world_run(w, 50);
+	assert_int_equal(uid_of(w, id), uid);
+
+	/* Neither a restart nor the time alone gives it away: both rows and domains are looked at.
+	 */
+	world_stop(w);
+	clock_test_advance(0, 11 * MS_PER_MINUTE);
+	world_start(w);
+	WORLD_UNTIL(w, uid_of(w, id) == 0);
+	assert_string_equal(world_state(w, id), "failed");
+	world_free(w);
+}
+
+static void test_a_uid_of_an_ordinary_end_is_free_at_once(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+
+	(void)state;
+	world_destroy(w, id);
+	WORLD_UNTIL(w, world_is_state(w, id, "deleted"));
+	assert_int_equal(uid_of(w, id), 0);
+	world_free(w);
+}
+
 static void test_a_start_that_never_comes_back_can_be_destroyed(void **state)
 {
 	struct world *w = world_new(NULL);
@@ -358,6 +412,8 @@ int main(void)
 		cmocka_unit_test(test_a_removal_is_never_given_up),
 		cmocka_unit_test(test_a_hypervisor_that_is_back_is_used_at_once),
 		cmocka_unit_test(test_a_hanging_call_delays_nobody_else),
+		cmocka_unit_test(test_a_uid_that_a_late_call_may_use_is_given_to_nobody),
+		cmocka_unit_test(test_a_uid_of_an_ordinary_end_is_free_at_once),
 		cmocka_unit_test(test_a_start_that_never_comes_back_can_be_destroyed),
 	};
 

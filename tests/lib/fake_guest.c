@@ -425,7 +425,7 @@ struct guest_call *fake_call_new(struct guest *guest, enum fake_guest_op op, str
 	struct fake_script *script = &fake->scripts[op];
 
 	loop_assert();
-	if (channel->state != GUEST_READY) {
+	if (channel->state != GUEST_READY || channel->is_breaking) {
 		err_set(err, ERR_UNAVAILABLE, "the channel is down");
 		return NULL;
 	}

@@ -40,8 +40,11 @@ static void channel_down(struct channel *channel)
 	bool was_ready = channel->state == GUEST_READY;
 
 	evtimer_del(channel->timer);
-	channel->state = GUEST_DOWN;
+	/* As the real one does: calls hear of it while the state is still the old one. */
+	channel->is_breaking = true;
 	fail_calls(channel, ERR_UNAVAILABLE, "the channel broke");
+	channel->is_breaking = false;
+	channel->state = GUEST_DOWN;
 	if (was_ready) {
 		err_set(&err, ERR_UNAVAILABLE, "the channel broke");
 		channel->hooks.on_state(channel->hooks.arg, GUEST_DOWN, &err);

@@ -36,6 +36,7 @@ struct channel {
 	struct guest_hooks hooks;
 	enum guest_state state;
 	bool has_hello;
+	bool is_breaking;
 	struct guest_hello hello;
 	struct event *timer; /* until the hello */
 	TAILQ_HEAD(, guest_call) calls;
