@@ -284,6 +284,7 @@ static int make_sandboxes(struct daemon *d, struct err *err)
 		.deadman_margin_ms = DEADMAN_MARGIN_MS,
 		.exec_output_cap = (uint64_t)d->config->exec_output_bytes,
 		.max_lifetime_minutes = (unsigned)d->config->max_lifetime_minutes,
+		.is_network_none_default = d->config->default_network == CONFIG_NETWORK_NONE,
 		.guest_env = d->config->guest_env,
 	};
 

@@ -230,6 +230,27 @@ static struct builder begin(const char *root)
 	return b;
 }
 
+/*
+ * libvirt gives QEMU -no-shutdown and ends it itself once the guest is off. Without a libvirt that
+ * listens (the embedded driver's process is gone) a guest that its dead-man switched off would stay
+ * in memory for ever, so QEMU is told to end by itself. The later argument wins.
+ */
+static void add_qemu_arguments(struct builder *b, xmlNodePtr root)
+{
+	static const char *const args[] = {"-action", "shutdown=poweroff"};
+	xmlNsPtr ns = xmlNewNs(root, (const xmlChar *)"http://libvirt.org/schemas/domain/qemu/1.0",
+		(const xmlChar *)"qemu");
+	xmlNodePtr line = add(b, root, "commandline", NULL);
+
+	ASSERT(ns != NULL);
+	xmlSetNs(line, ns);
+	for (size_t i = 0; i < ARRAY_SIZE(args); i++) {
+		xmlNodePtr arg = add_with(b, line, "arg", "value", args[i], NULL);
+
+		xmlSetNs(arg, ns);
+	}
+}
+
 /* The root element as text; frees the tree. */
 static char *finish(struct builder *b, struct err *err)
 {
@@ -263,6 +284,7 @@ char *domain_xml_build(const struct hv_spec *spec, const struct domain_xml_host 
 	add_machine(&b, root, spec, host);
 	add_devices(&b, root, spec, host);
 	add_label(&b, root, spec);
+	add_qemu_arguments(&b, root);
 	return finish(&b, err);
 }
 

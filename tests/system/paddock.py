@@ -132,6 +132,8 @@ class Daemon:
 
     def __init__(self, config="", build=BUILD, uri="embed", environment=None):
         self.build = pathlib.Path(build)
+        # Debian shuts /var/lib/libvirt/qemu for others than this group, and QEMU reads a key there.
+        group = "libvirt-qemu" if uri == "qemu:///system" and ACCEL != "kvm" else "kvm"
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="pd-", dir=SCRATCH))
         os.chmod(self.directory, 0o711)
         self.state = self.directory / "s"
@@ -141,7 +143,7 @@ class Daemon:
         self.config_path.write_text(
             f"[server]\nlisten = 127.0.0.1:0\n"
             f"[state]\ndir = {self.state}\nimages = {IMAGES}\n"
-            f"[hypervisor]\nuri = {uri}\nacceleration = {ACCEL}\n"
+            f"[hypervisor]\nuri = {uri}\nacceleration = {ACCEL}\ngroup = {group}\n"
             f"[image]\ndefault = minimal\n[sizes]\ntiny = 1/256/2\n" + config)
         self.environment = dict(os.environ, **(environment or {}))
         self.supervisor = None
