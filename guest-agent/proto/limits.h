@@ -41,6 +41,6 @@
 #define PROTO_ENV_MAX            1024u
 
 /* Timings. */
-#define PROTO_SYNC_RETRY_MS    250u  /* host: repeats SYNC until it is answered */
+#define PROTO_SYNC_RETRY_MS    250u  /* host: beyond PARTIAL_FRAME, before SYNC again */
 #define PROTO_PARTIAL_FRAME_MS 1000u /* guest: an unfinished frame with no new byte is given up */
 #define PROTO_EXEC_GRACE_MS    2000u /* default time between SIGTERM and SIGKILL */

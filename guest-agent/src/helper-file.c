@@ -359,5 +359,7 @@ void helper_run_put(int ctl, const struct helper_job *job)
 	if (sys != 0) {
 		put_fail(ctl, &p, sys);
 	}
+	/* Before anybody hears of it: a program that is still open for writing can't be run. */
+	close(p.fd);
 	helper_fail(ctl, 0);
 }

@@ -29,6 +29,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/guard.h"
@@ -103,9 +104,27 @@ _noreturn_ static void child_not_run(const char *name, int sys)
 	_exit(126);
 }
 
+/*
+ * ETXTBSY: somebody has the file open for writing. That may be a file helper which was forked while
+ * we had it open and hasn't got to closing what it inherited, so it is tried a few times.
+ */
+static void exec_patiently(const char *file, char **argv, char **envp)
+{
+	const struct timespec a_little = {.tv_nsec = 2000000};
+
+	for (int i = 0; i < 10; i++) {
+		execve(file, argv, envp);
+		if (errno != ETXTBSY) {
+			return;
+		}
+		nanosleep(&a_little, NULL);
+		errno = ETXTBSY;
+	}
+}
+
 static void child_exec(const struct spawn_plan *plan, const char *file)
 {
-	execve(file, plan->argv, plan->envp);
+	exec_patiently(file, plan->argv, plan->envp);
 	if (errno == ENOEXEC) {
 		char *saved = plan->argv[0];
 
