@@ -43,10 +43,19 @@
 #define LINGER_MS      (60u * MS_PER_SECOND)
 #define LINGER_BYTES   (256u * 1024 * 1024)
 
+static void sending_ended(struct http_conn *conn)
+{
+	if (conn->is_sending) {
+		conn->is_sending = false;
+		conn->door->server->sending--;
+	}
+}
+
 static void conn_free(struct http_conn *conn)
 {
 	struct http_server *server = conn->door->server;
 
+	sending_ended(conn);
 	server->held_bytes -= conn->held_bytes;
 	server->conn_count--;
 	TAILQ_REMOVE(&server->conns, conn, link);
@@ -201,11 +210,12 @@ bool http_conn_charge(struct http_conn *conn, uint64_t bytes)
 	return true;
 }
 
-void http_conn_settle(struct http_conn *conn)
+void http_conn_sent(struct http_conn *conn)
 {
 	struct http_server *server = conn->door->server;
 	uint64_t left = evbuffer_get_length(bufferevent_get_input(conn->bev));
 
+	sending_ended(conn);
 	server->held_bytes -= conn->held_bytes;
 	conn->held_bytes = MIN(left, server->config.bodies_total_bytes - server->held_bytes);
 	server->held_bytes += conn->held_bytes;
@@ -216,8 +226,7 @@ void http_conn_settle(struct http_conn *conn)
 
 bool http_conn_is_idle(const struct http_conn *conn)
 {
-	return conn->evcon && !conn->request && conn->held_bytes == 0 &&
-	       evbuffer_get_length(bufferevent_get_output(conn->bev)) == 0;
+	return conn->evcon && !conn->request && !conn->is_sending && conn->held_bytes == 0;
 }
 
 void http_conn_cut(struct http_conn *conn)

@@ -35,6 +35,7 @@ struct http_conn {
 	struct evhttp_connection *evcon; /* NULL until the object has been adopted */
 	int fd;
 	bool is_surplus;        /* there were as many as there may be */
+	bool is_sending;        /* an answer that was handed to evhttp */
 	uint64_t held_bytes;    /* body, and answer that hasn't left yet */
 	enum err_kind refusal;  /* ERR_NONE, or why this connection is being ended */
 	uint64_t since_ms;      /* monotonic: when the request began to come, or the refusal */
@@ -54,8 +55,9 @@ struct http_conn *http_conn_of(struct http_door *door, struct evhttp_request *ev
 
 /* Counts @bytes on top. False: that is over the total, and nothing was counted. */
 bool http_conn_charge(struct http_conn *conn, uint64_t bytes);
-/* What is left is what has been read of the next request. */
-void http_conn_settle(struct http_conn *conn);
+/* The last byte of an answer has left: what is held now is what has been read of the next request.
+ */
+void http_conn_sent(struct http_conn *conn);
 
 /* Why @conn was refused, for its client. */
 void http_conn_explain(const struct http_conn *conn, struct err *err);

@@ -96,13 +96,11 @@ uint64_t http_reply_json(struct http_request *request, int status, json_object *
 	http_reply_headers(request, status, "application/json");
 	if (request->is_head) {
 		add_number(request, "Content-Length", len);
-		evhttp_send_reply(request->evreq, status, http_reason(status), NULL);
 		return 0;
 	}
 	struct evbuffer *body = evhttp_request_get_output_buffer(request->evreq);
 
 	evbuffer_add_reference(body, text, len, release_json, json_object_get(json));
-	evhttp_send_reply(request->evreq, status, http_reason(status), NULL);
 	return len;
 }
 

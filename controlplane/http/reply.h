@@ -3,7 +3,7 @@
 /*
  * reply - headers and JSON of an answer
  *
- * Purpose: what every answer has in common. No terminal send is outside of request.c and stream.c.
+ * Purpose: what every answer has in common. No terminal send is here: request.c has them.
  * Uses:    base, ops, request.h.
  */
 
@@ -20,7 +20,7 @@ const char *http_reason(int status);
 void http_reply_headers(struct http_request *request, int status, const char *content_type);
 /* Of one whose op_answer asks for more: Retry-After, the file's size and mode. */
 void http_reply_answer_headers(struct http_request *request, const struct op_answer *answer);
-/* The terminal send of a JSON answer. Returns the bytes of its body. */
+/* Headers and body of a JSON answer, for http_request_send(). Returns the bytes of the body. */
 uint64_t http_reply_json(struct http_request *request, int status, json_object *json);
 
 /* A line for what was refused before it was a call; a flood of them is held back. */

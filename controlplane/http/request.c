@@ -38,18 +38,41 @@ static void watch_end(struct http_request *request)
 	}
 }
 
-void http_request_end(struct http_request *request)
+static void request_free(struct http_request *request)
 {
-	struct http_server *server;
-
 	watch_end(request);
-	if (request->conn) {
-		request->conn->request = NULL;
-	}
 	op_call_free(request->call, request->sent_bytes);
-	server = request->server;
-	server->pending--;
+	request->server->pending--;
 	free(request);
+}
+
+/* ---- terminal sends ---- */
+
+/*
+ * They may end the connection there and then (HTTP/1.0, with nothing left to write), which must
+ * find no request of ours any more: so it is let go of first. Until the last byte has left, the
+ * answer is the connection's.
+ */
+static struct evhttp_request *hand_over(struct http_request *request)
+{
+	struct evhttp_request *evreq = request->evreq;
+	struct http_conn *conn = request->conn;
+
+	conn->request = NULL;
+	conn->is_sending = true;
+	request->server->sending++;
+	request_free(request);
+	return evreq;
+}
+
+void http_request_send(struct http_request *request, int status)
+{
+	evhttp_send_reply(hand_over(request), status, http_reason(status), NULL);
+}
+
+void http_request_send_end(struct http_request *request)
+{
+	evhttp_send_reply_end(hand_over(request));
 }
 
 /* ---- answers ---- */
@@ -60,14 +83,14 @@ static void on_complete(struct evhttp_request *evreq, void *arg)
 	struct http_door *door = arg;
 
 	if (evhttp_request_get_connection(evreq)) {
-		http_conn_settle(http_conn_of(door, evreq));
+		http_conn_sent(http_conn_of(door, evreq));
 	}
 }
 
 static void send_json(struct http_request *request, int status, json_object *json)
 {
 	request->sent_bytes = http_reply_json(request, status, json);
-	http_request_end(request);
+	http_request_send(request, status);
 }
 
 void http_request_fail(struct http_request *request, int status, const struct err *err)
@@ -218,7 +241,7 @@ void http_request_lost(struct http_request *request)
 	if (is_ours) {
 		evhttp_send_reply_end(request->evreq);
 	}
-	http_request_end(request);
+	request_free(request);
 }
 
 void http_request_abort(struct http_request *request)

@@ -49,7 +49,9 @@ void http_request_lost(struct http_request *request);
 /* Answers "unavailable" to what still waits, cuts what is being sent. For server.c. */
 void http_request_abort(struct http_request *request);
 
-/* ---- for stream.c ---- */
+/* ---- for stream.c: the terminal sends. @request is gone when they return. ---- */
 
-/* Everything was handed to evhttp, or the connection was lost: frees @request. */
-void http_request_end(struct http_request *request);
+/* All that is in the output buffer, with the headers. */
+void http_request_send(struct http_request *request, int status);
+/* The end of what evhttp_send_reply_start() began. */
+void http_request_send_end(struct http_request *request);

@@ -278,5 +278,5 @@ void http_server_stop(struct http_server *server)
 
 size_t http_server_pending(const struct http_server *server)
 {
-	return server->pending;
+	return server->pending + server->sending;
 }

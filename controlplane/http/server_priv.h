@@ -26,7 +26,8 @@ struct http_server {
 	size_t by_fd_size;
 	size_t conn_count;
 	uint64_t held_bytes; /* sum of the connections' */
-	size_t pending;      /* requests without a complete answer */
+	size_t pending;      /* requests that wait for their answer, or whose file is being sent */
+	size_t sending;      /* answers that evhttp has and that haven't left yet */
 	bool is_stopping;
 	struct log_limit refusals;
 };

@@ -34,8 +34,7 @@ static void finish(struct http_stream *stream)
 
 	http_stream_free(stream);
 	request->stream = NULL;
-	evhttp_send_reply_end(request->evreq);
-	http_request_end(request);
+	http_request_send_end(request);
 }
 
 static void pump(struct http_stream *stream);
@@ -89,9 +88,7 @@ void http_stream_begin(struct http_request *request, struct op_answer *answer)
 	if (request->is_head) {
 		stream->chunk = evbuffer_new();
 		http_stream_free(stream);
-		evhttp_send_reply(
-			request->evreq, answer->status, http_reason(answer->status), NULL);
-		http_request_end(request);
+		http_request_send(request, answer->status);
 		return;
 	}
 	stream->chunk = evbuffer_new();

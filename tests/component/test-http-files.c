@@ -439,6 +439,58 @@ static void test_a_download_and_what_is_pipelined_behind_it(void **state)
 	client_free(c);
 }
 
+/* Who stops the server waits for answers that are on their way. */
+static void test_an_unread_answer_is_pending(void **state)
+{
+	struct client *c = client_new(h);
+
+	(void)state;
+	put_large(15u << 20);
+	client_request(c, "GET", at("/files?path=/tmp/large"), h->key, NULL, NULL, NULL, 0);
+	WORLD_UNTIL(h->w, fake_guest_calls(h->w->guests, FAKE_GUEST_GET) == 1 &&
+				  fake_guest_call_count(h->w->guests) == 0);
+	world_run(h->w, 50);
+	assert_int_equal(http_server_pending(h->server), 1);
+
+	struct answer *a = client_answer(c, false);
+
+	assert_int_equal(a->status, 200);
+	assert_false(a->is_cut);
+	WORLD_UNTIL(h->w, http_server_pending(h->server) == 0);
+	answer_free(a);
+	client_free(c);
+}
+
+/* HTTP/1.0 has no chunks: the end of the connection is the end of the answer. */
+static void test_old_clients_get_files_until_the_end(void **state)
+{
+	static const size_t lengths[] = {0, 1, 2u << 20};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+		_cleanup_free_ char *bytes = random_bytes(lengths[i]);
+		struct client *c = client_new(h);
+		_cleanup_free_ char *text = NULL;
+
+		put_raw("/files?path=/tmp/old", bytes, lengths[i]);
+		text = xasprintf("GET %s HTTP/1.0\r\nHost: localhost\r\nx-api-key: %s\r\n" ACCEPT
+				 "\r\n",
+			at("/files?path=/tmp/old"), h->key);
+		client_send(c, text, strlen(text));
+		WORLD_UNTIL(h->w, (client_poll(c), c->is_eof));
+
+		size_t head = (size_t)evbuffer_search(c->in, "\r\n\r\n", 4, NULL).pos + 4;
+
+		assert_int_equal(evbuffer_get_length(c->in), head + lengths[i]);
+		evbuffer_drain(c->in, head);
+		if (lengths[i] > 0) {
+			assert_memory_equal(evbuffer_pullup(c->in, -1), bytes, lengths[i]);
+		}
+		client_free(c);
+	}
+	assert_int_equal(http_server_pending(h->server), 0);
+}
+
 /* Files on their way into JSON are held as well. */
 static void test_collected_files_are_bounded_together(void **state)
 {
@@ -489,6 +541,8 @@ int main(void)
 		S(test_large_files_do_not_fit_into_json),
 		T(test_json_bodies_are_smaller_than_raw_ones),
 		T(test_a_download_and_what_is_pipelined_behind_it),
+		T(test_an_unread_answer_is_pending),
+		T(test_old_clients_get_files_until_the_end),
 		S(test_collected_files_are_bounded_together),
 #undef T
 #undef S
