@@ -170,6 +170,7 @@ static int read_exceptions(struct daemon *d, struct err *err)
 static int start_filter(struct daemon *d, struct err *err)
 {
 	const struct netfilter_settings settings = {
+		.instance = store_instance(d->store),
 		.uid_first = d->uids.first,
 		.uid_count = d->uids.count,
 		.exceptions = d->exceptions,
@@ -351,6 +352,7 @@ static void make_ops(struct daemon *d)
 		.exec_timeout_max_ms = (uint64_t)d->config->exec_timeout_max_ms,
 		.exec_output_bytes = (uint64_t)d->config->exec_output_bytes,
 		.body_bytes = (uint64_t)d->config->body_bytes,
+		.bodies_total_bytes = (uint64_t)d->config->bodies_total_bytes,
 		.is_egress_configured = d->config->default_network == CONFIG_NETWORK_EGRESS,
 		.doctor = run_doctor,
 		.status = add_status,

@@ -26,14 +26,14 @@ SCRATCH = pathlib.Path(os.environ.get("PADDOCK_TEST_DIR", "/var/tmp"))
 
 
 def wait_for(condition, seconds, what, pause=0.02):
-    """Polls until condition() is true; its value. Fails after the deadline."""
+    """Polls until condition() is true; its value. Fails after the deadline. `what` may be a function."""
     until = time.monotonic() + seconds
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > until:
-            raise AssertionError(f"not within {seconds} s: {what}")
+            raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
         time.sleep(pause)
 
 
@@ -165,11 +165,12 @@ class Daemon:
         return self
 
     def wait_ready(self, seconds=60):
-        self.port = wait_for(self._read_port, seconds, "paddockd listens: " + self.log_tail())
-        wait_for(lambda: self._is_ready(), seconds, "paddockd is ready: " + self.log_tail())
+        wait_for(self.pid_file.exists, 10, "paddockd was started")
+        self.port = wait_for(self._read_port, seconds, lambda: "paddockd listens: " + self.log_tail())
+        wait_for(lambda: self._is_ready(), seconds, lambda: "paddockd is ready: " + self.log_tail())
 
     def _read_port(self):
-        if self.supervisor.poll() is not None:
+        if self.supervisor.poll() is not None or not self.pid_file.exists():
             raise AssertionError("paddockd ended: " + self.log_tail())
         with contextlib.suppress(FileNotFoundError, ValueError):
             return int((self.state / "port").read_text())
@@ -197,7 +198,7 @@ class Daemon:
     def terminate(self):
         """A clean stop; sandboxes live on."""
         os.kill(self.pid, signal.SIGTERM)
-        wait_for(lambda: not self.pid_file.exists(), 30, "paddockd stops: " + self.log_tail())
+        wait_for(lambda: not self.pid_file.exists(), 30, lambda: "paddockd stops: " + self.log_tail())
         (self.state / "port").unlink(missing_ok=True)
 
     def close(self):
