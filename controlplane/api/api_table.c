@@ -44,7 +44,8 @@ static const struct api_row rows[] = {
 		"`{path, content, size_bytes, mode, modified_at}`, with `content_base64` in place of "
 		"`content` where the bytes are not UTF-8; or the bytes themselves. With `list`: "
 		"`{entries: [{name, path, type, size_bytes, mode, modified_at}, …], truncated}`, `type` "
-		"being `file`, `dir`, `symlink` or `other`."},
+		"being `file`, `dir`, `symlink` or `other`, and `path` the listed path with the entry's "
+		"below it."},
 	[API_FILE_WRITE] = {API_FILE_WRITE, "file.write", API_PUT, "/v1/sandboxes/{id}/files",
 		API_SCOPE_USE, API_SANDBOX | API_RAW_BODY, 200, api_fields_file_write,
 		"Write a file; missing parent directories are made.",

@@ -218,9 +218,11 @@ static void drop_listing(struct op_call *call)
 static void on_entry(void *arg, const struct guest_entry *entry)
 {
 	struct listing *listing = arg;
+	size_t dir_len;
+	const char *dir = api_args_bytes(&listing->call->args, "path", &dir_len);
 
 	if (json_object_array_length(listing->entries) < listing->max) {
-		json_object_array_add(listing->entries, view_entry(entry));
+		json_object_array_add(listing->entries, view_entry(dir, dir_len, entry));
 	} else {
 		listing->is_cut = true;
 	}

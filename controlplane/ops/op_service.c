@@ -23,6 +23,10 @@ static bool is_ready(const struct op_call *call, struct err *ret_why)
 		err_set(ret_why, ERR_UNAVAILABLE, "the service is stopping");
 		return false;
 	}
+	if (!images_is_ready(call->ops->parts.images)) {
+		err_set(ret_why, ERR_UNAVAILABLE, "the images are still being verified");
+		return false;
+	}
 	return sandboxes_is_ready(call->ops->parts.sandboxes, ret_why);
 }
 

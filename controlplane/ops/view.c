@@ -196,14 +196,28 @@ static const char *entry_type(char type)
 	}
 }
 
-json_object *view_entry(const struct guest_entry *entry)
+/* "dir/name", as it can be asked for again. */
+static void set_joined(
+	json_object *obj, const char *dir, size_t dir_len, const struct guest_entry *entry)
+{
+	bool needs_slash = dir_len > 0 && dir[dir_len - 1] != '/';
+	size_t len = dir_len + needs_slash + entry->name_len;
+	_cleanup_free_ char *path = xcalloc(1, len + 1);
+
+	memcpy(path, dir, dir_len);
+	path[dir_len] = '/';
+	memcpy(path + dir_len + needs_slash, entry->name, entry->name_len);
+	view_set_bytes(obj, "path", path, len);
+}
+
+json_object *view_entry(const char *dir, size_t dir_len, const struct guest_entry *entry)
 {
 	json_object *obj = json_object_new_object();
 	const char *slash = memrchr(entry->name, '/', entry->name_len);
 	const char *name = slash ? slash + 1 : entry->name;
 
 	view_set_bytes(obj, "name", name, entry->name_len - (size_t)(name - entry->name));
-	view_set_bytes(obj, "path", entry->name, entry->name_len);
+	set_joined(obj, dir, dir_len, entry);
 	view_set_text(obj, "type", entry_type(entry->type));
 	set_file_info(obj, entry->size, entry->mode, entry->mtime_ms);
 	return obj;

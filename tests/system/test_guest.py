@@ -199,12 +199,14 @@ class Files(SystemTest):
             self.assertEqual(answer.status, status, f"{method} {query}: {answer}")
 
     def test_a_body_over_the_limit_is_refused(self):
+        size = (64 << 20) + 1
         connection = self.client.connection()
         connection.putrequest("PUT", self.url + "?path=/workspace/huge")
         connection.putheader("Authorization", f"Bearer {self.client.key}")
         connection.putheader("Content-Type", "application/octet-stream")
-        connection.putheader("Content-Length", str((64 << 20) + 1))
+        connection.putheader("Content-Length", str(size))
         connection.endheaders()
+        connection.send(b"x" * size)
         self.assertEqual(connection.getresponse().status, 413)
         connection.close()
 

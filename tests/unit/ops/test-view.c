@@ -88,10 +88,12 @@ static void test_entries_have_name_and_path(void **state)
 		.mtime_ms = 1000};
 
 	(void)state;
-	_cleanup_json_ json_object *obj = view_entry(&entry);
+	_cleanup_json_ json_object *obj = view_entry("/workspace", 10, &entry);
+	_cleanup_json_ json_object *below = view_entry("/", 1, &entry);
 
 	assert_string_equal(text_at(obj, "name"), "c.txt");
-	assert_string_equal(text_at(obj, "path"), "a/b/c.txt");
+	assert_string_equal(text_at(obj, "path"), "/workspace/a/b/c.txt");
+	assert_string_equal(text_at(below, "path"), "/a/b/c.txt");
 	assert_string_equal(text_at(obj, "type"), "file");
 	assert_string_equal(text_at(obj, "mode"), "0644");
 	assert_string_equal(text_at(obj, "modified_at"), "1970-01-01T00:00:01.000Z");
