@@ -96,7 +96,7 @@ static int probe_capabilities(
 static int prime(struct open_job *job, struct err *err)
 {
 	const struct lv_conn_config *config = &job->owner->config;
-	uint64_t first_ms, second_ms;
+	uint64_t first_ms, second_ms = 0;
 
 	if (probe_capabilities(job->virt, config, &first_ms, err) != 0 ||
 		probe_capabilities(job->virt, config, &second_ms, err) != 0) {

@@ -95,7 +95,7 @@ static int read_files(json_object *root, struct manifest *ret, struct err *err)
 int manifest_parse(const char *text, size_t len, struct manifest *ret, struct err *err)
 {
 	_cleanup_json_ json_object *root = json_parse(text, len, err);
-	uint64_t format;
+	uint64_t format = 0;
 
 	if (!root || !json_object_is_type(root, json_type_object)) {
 		return err_set(err, ERR_UNAVAILABLE, "its manifest is not JSON as it should be");
