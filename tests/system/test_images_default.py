@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The default image: that what coding agents use works in it, as the unprivileged user.
 
-Beside test-images because the image takes minutes to build; needs the same, and no network in the guest.
+Beside test_images.py because the image takes minutes to build; needs the same, and no network in the guest.
 """
 
 import os
