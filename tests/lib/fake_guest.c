@@ -342,7 +342,9 @@ static void act_get(struct guest_call *call, struct fake_machine *machine)
 	struct guest_file_info info = {
 		.size = size, .mode = file->mode, .mtime_ms = file->mtime_ms};
 
-	evbuffer_add(call->bytes, evbuffer_pullup(file->bytes, -1) + offset, length);
+	if (length > 0) {
+		evbuffer_add(call->bytes, evbuffer_pullup(file->bytes, -1) + offset, length);
+	}
 	call->get_hooks.on_info(call->get_hooks.arg, &info);
 	pipe_set_writer(call->body, on_room, call);
 	on_room(call);
