@@ -82,9 +82,6 @@ struct config {
 	char **guest_env;
 	char *guest_ca_file;
 
-	/* [exec] */
-	bool allow_root;
-
 	/* [log] */
 	char *log_level;
 };

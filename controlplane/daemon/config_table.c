@@ -95,9 +95,6 @@ const struct config_row config_rows[] = {
 	{"guest", "ca_file", CONFIG_STRING, AT(guest_ca_file), "", 0, 0, NULL,
 		"PEM file with certificate authorities that every sandbox trusts."},
 
-	{"exec", "allow_root", CONFIG_BOOL, AT(allow_root), "no", 0, 0, NULL,
-		"Lets callers run commands as root inside their sandbox."},
-
 	{"log", "level", CONFIG_STRING, AT(log_level), "info", 0, 0, NULL,
 		"error, warning, info or debug."},
 };

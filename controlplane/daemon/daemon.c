@@ -407,6 +407,29 @@ static void watch_signals(struct daemon *d)
 	ASSERT(d->drain_timer != NULL);
 }
 
+static void log_refused(void *arg, const struct image_status *status)
+{
+	char quoted[320];
+
+	(void)arg;
+	if (status->state == IMAGE_REFUSED) {
+		log_warn("image refused", "image=%s problem=%s", status->name,
+			log_quote(quoted, sizeof quoted, status->problem, strlen(status->problem)));
+	}
+}
+
+static void on_images(void *arg, const struct err *err)
+{
+	struct daemon *d = arg;
+
+	if (err) {
+		log_failure(LOG_LEVEL_ERR, "the images can't be read", err, "default=%s",
+			images_default(d->images));
+		return;
+	}
+	images_each(d->images, log_refused, d);
+}
+
 static int make_files(struct daemon *d, struct err *err)
 {
 	const struct worker_limits limits = {.threads = 1, .spares = 1, .queue_max = 64};
@@ -418,7 +441,7 @@ static int make_files(struct daemon *d, struct err *err)
 		return -1;
 	}
 	d->images = images_new(d->loop, d->files, &images);
-	images_refresh(d->images, NULL, NULL);
+	images_refresh(d->images, on_images, d);
 	return 0;
 }
 

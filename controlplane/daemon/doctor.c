@@ -102,6 +102,30 @@ static void check_acceleration(struct doctor *d)
 		"%s: %s", choice.is_kvm ? "kvm" : "tcg", choice.why);
 }
 
+/* QEMU reads its secret from there; Debian lets only libvirt's own group pass. */
+#define SYSTEM_QEMU_DIR "/var/lib/libvirt/qemu"
+
+static void check_system_driver(struct doctor *d)
+{
+	const struct group *group = getgrnam(d->config->group);
+	struct stat st;
+
+	if (strcmp(d->config->uri, "qemu:///system") != 0 || !group ||
+		stat(SYSTEM_QEMU_DIR, &st) != 0) {
+		return;
+	}
+	if (st.st_mode & S_IXOTH || (st.st_gid == group->gr_gid && st.st_mode & S_IXGRP)) {
+		find(d, "qemu:///system", "ok", NULL, "group %s can pass " SYSTEM_QEMU_DIR,
+			d->config->group);
+		return;
+	}
+	find(d, "qemu:///system", "error",
+		"dpkg-statoverride --update --add libvirt-qemu libvirt-qemu 0751 " SYSTEM_QEMU_DIR
+		", or without KVM hypervisor.group = libvirt-qemu",
+		"group %s can't pass " SYSTEM_QEMU_DIR " (mode %04o), so no domain will start",
+		d->config->group, (unsigned)st.st_mode & 07777);
+}
+
 /* Root can open the device and QEMU's group can't: libvirt then probes QEMU anew on every call. */
 static void check_kvm_device(struct doctor *d)
 {
@@ -278,6 +302,7 @@ json_object *doctor_run_blocking(const struct config *config, const struct docto
 	check_libvirt(&d);
 	check_acceleration(&d);
 	check_kvm_device(&d);
+	check_system_driver(&d);
 	check_images(&d);
 	check_disk(&d);
 	check_memory(&d);
