@@ -4,7 +4,7 @@ import selectors
 import subprocess
 import time
 
-from paddock import BUILD
+from paddock import HOOKS_BUILD
 
 INSTANCE = "00112233445566aa"
 TABLE = f"paddock_{INSTANCE}"
@@ -16,7 +16,7 @@ class Watch:
 
     def __init__(self, net, resolv_conf, *allow, env=None):
         self.process = subprocess.Popen(
-            net.host_command([f"{BUILD}/tests/system/filter-watch", INSTANCE, str(FIRST),
+            net.host_command([f"{HOOKS_BUILD}/tests/system/filter-watch", INSTANCE, str(FIRST),
                               str(COUNT), str(resolv_conf), *allow]),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **(env or {})})
         os.set_blocking(self.process.stdout.fileno(), False)

@@ -19,6 +19,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("PADDOCK_BUILD", ROOT / "build"))
+# A build with the tests' own programs and with fault points, where that is another one.
+HOOKS_BUILD = pathlib.Path(os.environ.get("PADDOCK_HOOKS_BUILD", BUILD))
 IMAGES = pathlib.Path(os.environ.get("PADDOCK_IMAGES", ROOT / "images/out"))
 ACCEL = os.environ.get("PADDOCK_ACCEL", "auto")
 # Where QEMU's users can pass through; short, since Unix socket paths end at 107 bytes.

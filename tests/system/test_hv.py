@@ -5,12 +5,10 @@ import unittest
 
 import paddock
 
-BUILD = os.environ.get("PADDOCK_HOOKS_BUILD", str(paddock.BUILD))
-
 
 class HypervisorLayer(unittest.TestCase):
     def test_hypervisor_layer_on_real_qemu(self):
-        program = os.path.join(BUILD, "tests/system/test-hv-libvirt")
+        program = os.path.join(paddock.HOOKS_BUILD, "tests/system/test-hv-libvirt")
         environment = dict(os.environ, PADDOCK_TEST_IMAGE=str(paddock.IMAGES / "minimal/current"))
         done = subprocess.run([program], env=environment, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=600)

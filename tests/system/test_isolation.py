@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-from paddock import SystemTest
+from paddock import IMAGES, SystemTest
 
 CONNECT_AS = """
 import os, socket, sys
@@ -74,7 +74,7 @@ class Owners(SystemTest):
 s = socket.socket(socket.AF_UNIX)
 s.connect(sys.argv[3])
 s.sendall(b"GET /v1/admin/keys HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
-print(s.recv(65536).split(b" ")[1].decode() if True else "")
+print(s.recv(65536).split(b" ")[1].decode())
 """
         done = subprocess.run([sys.executable, "-c", script, uids[0], gids[0],
                                str(self.daemon.state / "admin.sock")], capture_output=True, text=True)
@@ -83,7 +83,6 @@ print(s.recv(65536).split(b" ")[1].decode() if True else "")
         self.assertIn(answer, (["403"], ["401"], ["PermissionError"], []), done)
 
     def test_base_images_are_root_owned_and_read_only(self):
-        from paddock import IMAGES
         for path in (IMAGES / "minimal" / "current").iterdir():
             self.assertEqual((path.stat().st_uid, path.stat().st_mode & 0o222), (0, 0), path)
 

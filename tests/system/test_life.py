@@ -3,10 +3,11 @@ import concurrent.futures
 import datetime
 import os
 import signal
+import subprocess
 import time
 import unittest
 
-from paddock import Daemon, SystemTest, wait_for
+from paddock import Client, Daemon, SystemTest, wait_for
 
 
 def due(record):
@@ -39,6 +40,7 @@ class Sizes(SystemTest):
 
 
 class Expiry(SystemTest):
+    waits = True
     config = "[limits]\nmax_lifetime = 60\ndefault_timeout = 15\n"
 
     def test_gone_within_two_seconds_of_the_due_second(self):
@@ -65,6 +67,7 @@ class Expiry(SystemTest):
 
 class DeadMan(unittest.TestCase):
     """paddockd stopped for good: the guest ends by itself."""
+    waits = True
 
     def test_guests_power_off_by_themselves(self):
         daemon = Daemon().start()
@@ -84,6 +87,8 @@ class DeadMan(unittest.TestCase):
 
 
 class Crash(unittest.TestCase):
+    waits = True
+
     def test_kill_nine_loses_nothing(self):
         daemon = Daemon().start()
         self.addCleanup(daemon.close)
@@ -111,7 +116,6 @@ class Crash(unittest.TestCase):
     def test_a_second_daemon_on_the_same_state_is_refused(self):
         daemon = Daemon().start()
         self.addCleanup(daemon.close)
-        import subprocess
         second = subprocess.run([daemon.build / "controlplane/daemon/paddockd", "--config",
                                  daemon.config_path], capture_output=True, text=True, timeout=30)
         self.assertNotEqual(second.returncode, 0)
@@ -120,6 +124,7 @@ class Crash(unittest.TestCase):
 
 
 class Quota(SystemTest):
+    is_heavy = True
     config = "[limits]\nsandboxes = 20\n"
 
     def create_many(self, client, count):
@@ -166,6 +171,7 @@ class SmallQuota(Quota):
 
 class Hangs(SystemTest):
     """QEMU stopped by SIGSTOP: its agent is silent, and libvirt's calls about it don't come back."""
+    is_heavy = True
 
     def test_a_stuck_sandbox_blocks_nobody_and_can_be_destroyed(self):
         stuck = self.client.create()["id"]
@@ -264,7 +270,6 @@ class Accounts(SystemTest):
             self.assertEqual(self.client.call("GET", path).status, 404)
 
     def test_without_a_key_only_the_open_routes_answer(self):
-        from paddock import Client
         anonymous = Client(self.daemon.port)
         self.assertEqual(anonymous.call("GET", "/v1/sandboxes").status, 401)
         service = anonymous.call("GET", "/v1/service")

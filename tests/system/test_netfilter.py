@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The host filter against the real kernel, in network namespaces of its own: no guest needed.
 
-Wants root; touches nothing of the host. PADDOCK_BUILD names the build directory.
+Wants root; touches nothing of the host. PADDOCK_HOOKS_BUILD names a build directory with tests.
 """
 import os
 import pathlib
@@ -14,7 +14,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import lib_netns  # noqa: E402
 from lib_filter import COUNT, FIRST, INSTANCE, TABLE, Watch  # noqa: E402
-from paddock import BUILD, wait_for  # noqa: E402
+from paddock import HOOKS_BUILD, wait_for  # noqa: E402
 
 GUEST, LAST, BEFORE, BEHIND = FIRST + 7, FIRST + COUNT - 1, FIRST - 1, FIRST + COUNT
 RESOLVER = "10.77.0.53"
@@ -332,7 +332,7 @@ class Filter(unittest.TestCase):
 
     def test_a_refused_exception_names_setting_and_value(self):
         watch = subprocess.run(
-            self.net.host_command([f"{BUILD}/tests/system/filter-watch", INSTANCE, str(FIRST),
+            self.net.host_command([f"{HOOKS_BUILD}/tests/system/filter-watch", INSTANCE, str(FIRST),
                                    str(COUNT), str(self.resolv_conf), "10.77.0.1:80"]),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         self.assertEqual(watch.returncode, 1)

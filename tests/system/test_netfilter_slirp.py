@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What QEMU's own user-mode network lets through under the host filter, frame by frame.
 
-Wants root and QEMU; touches nothing of the host. PADDOCK_BUILD names the build directory.
+Wants root and QEMU; touches nothing of the host. PADDOCK_HOOKS_BUILD names a build directory with tests.
 """
 import os
 import pathlib

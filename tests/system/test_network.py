@@ -7,9 +7,7 @@ import time
 import unittest
 
 import lib_netns
-from paddock import BUILD, Daemon, wait_for
-
-HOOKS_BUILD = pathlib.Path(os.environ.get("PADDOCK_HOOKS_BUILD", BUILD))
+from paddock import BUILD, HOOKS_BUILD, Daemon, wait_for
 
 # Runs in the guest, on the few modules that python3-minimal has. Prints an outcome for each target, in their order.
 PROBE = r"""
