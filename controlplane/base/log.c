@@ -109,29 +109,37 @@ static size_t printable_length(const unsigned char *s, size_t len)
 	return 0;
 }
 
+/* One character of @s, escaped where need be, into @piece; *ret_used is its length in @s. */
+static size_t escape_one(char piece[5], const unsigned char *s, size_t len, size_t *ret_used)
+{
+	size_t take = printable_length(s, len);
+
+	*ret_used = take ? take : 1;
+	if (take > 0) {
+		memcpy(piece, s, take);
+		return take;
+	}
+	snprintf(piece, 5, "\\x%02x", s[0]);
+	return 4;
+}
+
 const char *log_quote(char *out, size_t size, const char *text, size_t len)
 {
 	static const char ellipsis[] = "\u2026\"";
 	const unsigned char *s = (const unsigned char *)text;
 	size_t n = 0;
-	size_t i = 0;
+	size_t used;
 
 	ASSERT(size > 8);
 	out[n++] = '"';
-	while (i < len) {
+	for (size_t i = 0; i < len; i += used) {
 		char piece[5];
-		size_t take = printable_length(s + i, len - i);
-		size_t used = take ? take : 1;
+		size_t take = escape_one(piece, s + i, len - i, &used);
 
-		if (take == 1 && (s[i] == '"' || s[i] == '\\')) {
+		if (s[i] == '"' || s[i] == '\\') {
 			piece[0] = '\\';
 			piece[1] = (char)s[i];
 			take = 2;
-		} else if (take > 0) {
-			memcpy(piece, s + i, take);
-		} else {
-			snprintf(piece, sizeof piece, "\\x%02x", s[i]);
-			take = 4;
 		}
 		if (n + take + sizeof ellipsis > size) {
 			memcpy(out + n, ellipsis, sizeof ellipsis);
@@ -139,11 +147,31 @@ const char *log_quote(char *out, size_t size, const char *text, size_t len)
 		}
 		memcpy(out + n, piece, take);
 		n += take;
-		i += used;
 	}
 	out[n++] = '"';
 	out[n] = '\0';
 	return out;
+}
+
+size_t log_printable(char *out, size_t size, const char *text, size_t len)
+{
+	const unsigned char *s = (const unsigned char *)text;
+	size_t n = 0;
+	size_t i = 0;
+	size_t used;
+
+	for (; i < len; i += used) {
+		char piece[5];
+		size_t take = escape_one(piece, s + i, len - i, &used);
+
+		if (n + take + 1 > size) {
+			break;
+		}
+		memcpy(out + n, piece, take);
+		n += take;
+	}
+	out[n] = '\0';
+	return i;
 }
 
 bool log_limit_allows(struct log_limit *limit, uint64_t now_ms, unsigned *ret_suppressed)

@@ -42,6 +42,12 @@ void log_failure(enum log_level level, const char *message, const struct err *er
  */
 const char *log_quote(char *out, size_t size, const char *text, size_t len);
 
+/*
+ * The same for a person's terminal: no quotes around it, and only what isn't printable is escaped.
+ * Stops before a piece that doesn't fit; returns how many bytes of @text are in @out.
+ */
+size_t log_printable(char *out, size_t size, const char *text, size_t len);
+
 /* Allows a burst of lines, then a few a second; counts what it held back. One a source. */
 struct log_limit {
 	uint64_t window_start_ms;

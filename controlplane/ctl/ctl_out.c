@@ -9,21 +9,14 @@
 
 void ctl_print_text(const char *text, size_t len, FILE *out)
 {
-	char quoted[CELL_MAX];
+	char printable[CELL_MAX];
 
-	/* Piece by piece, so that a long text isn't shortened; the quotes of log_quote() are left
-	 * off. */
 	while (len > 0) {
-		size_t piece = MIN(len, (size_t)96);
+		size_t used = log_printable(printable, sizeof printable, text, len);
 
-		/* Not in the middle of a UTF-8 sequence. */
-		while (piece < len && piece > 90 && ((unsigned char)text[piece] & 0xc0) == 0x80) {
-			piece--;
-		}
-		log_quote(quoted, sizeof quoted, text, piece);
-		fwrite(quoted + 1, 1, strlen(quoted) - 2, out);
-		text += piece;
-		len -= piece;
+		fputs(printable, out);
+		text += used;
+		len -= used;
 	}
 }
 
@@ -53,9 +46,8 @@ static const char *cell(json_object *row, const char *field, char out[CELL_MAX])
 {
 	const char *text = ctl_member(row, field);
 
-	log_quote(out, CELL_MAX, text, strlen(text));
-	out[strlen(out) - 1] = '\0';
-	return out[1] ? out + 1 : "-";
+	log_printable(out, CELL_MAX, text, strlen(text));
+	return out[0] ? out : "-";
 }
 
 void ctl_print_table(json_object *array, const struct ctl_column *columns, size_t count)

@@ -107,7 +107,7 @@ int ctl_key_revoke(struct ctl *ctl, const struct ctl_verb *verb, int argc, char 
 int ctl_images(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv)
 {
 	static const struct ctl_column columns[] = {{"NAME", "name"}, {"VERSION", "version"},
-		{"STATE", "state"}, {"PROBLEM", "problem"}};
+		{"STATUS", "status"}, {"DEFAULT", "default"}, {"PROBLEM", "problem"}};
 	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
 	int status = admin_call(ctl, verb, argc, argv, NULL, 0, 0, &response);
 

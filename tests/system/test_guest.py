@@ -260,7 +260,7 @@ class CommandLine(SystemTest):
             self.assertRegex(text, rf"(?m)^(ok|warning) +{check} ")
 
     def test_images_are_listed(self):
-        self.assertRegex(self.daemon.ctl("images").stdout.decode(), r"minimal +\w+ +good")
+        self.assertRegex(self.daemon.ctl("images").stdout.decode(), r"minimal +\w+ +good +true +-")
 
 
 if __name__ == "__main__":

@@ -36,6 +36,19 @@ static void test_quote_shortens_within_its_size(void **state)
 	}
 }
 
+static void test_printable_keeps_quotes_and_stops_before_what_does_not_fit(void **state)
+{
+	char out[12];
+
+	(void)state;
+	assert_int_equal(log_printable(out, sizeof out, "a\"\\\x1b[m", 6), 6);
+	assert_string_equal(out, "a\"\\\\x1b[m");
+	assert_int_equal(log_printable(out, sizeof out, "0123456789\xc3\xa4", 12), 10);
+	assert_string_equal(out, "0123456789");
+	assert_int_equal(log_printable(out, sizeof out, "", 0), 0);
+	assert_string_equal(out, "");
+}
+
 static void test_limit_lets_a_burst_through_and_counts_the_rest(void **state)
 {
 	struct log_limit limit = {0};
@@ -96,6 +109,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_quote_escapes_what_could_drive_a_terminal_or_a_parser),
 		cmocka_unit_test(test_quote_shortens_within_its_size),
+		cmocka_unit_test(test_printable_keeps_quotes_and_stops_before_what_does_not_fit),
 		cmocka_unit_test(test_limit_lets_a_burst_through_and_counts_the_rest),
 		cmocka_unit_test(test_a_line_has_priority_message_and_fields),
 	};
