@@ -18,6 +18,12 @@ install_packages() {
         --no-install-recommends "${missing[@]}"
 }
 
+# QEMU's group. Debian's udev makes it; a machine without udev has none.
+make_kvm_group() {
+    getent group kvm >/dev/null && return 1
+    groupadd --system kvm
+}
+
 # libvirt probes QEMU anew on each call, 4 s each, where root can open /dev/kvm and QEMU's group can't. Who
 # changes it notes the former state and its own claim here, and the last one to leave puts it back.
 KVM_CLAIMS=${KVM_CLAIMS:-/run/paddock/kvm}
@@ -34,7 +40,6 @@ kvm_claim() {
         return 1
     fi
     kvm_needs_group || return 1
-    getent group kvm >/dev/null || return 1
     mkdir -p "$KVM_CLAIMS"
     stat -c '%u:%g %a' /dev/kvm >"$KVM_CLAIMS/was"
     touch "$KVM_CLAIMS/by-$1"

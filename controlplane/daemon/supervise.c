@@ -9,10 +9,11 @@
  *
  * usage: paddock-supervise [--no-restart] [--pid-file FILE] COMMAND [ARG...]
  *
- * A command that ends with a failure is started again, after 1 s. SIGTERM and SIGINT are passed on,
- * and once the command has ended so does this, with the command's status. SIGHUP starts the command
- * again where it isn't running: with --no-restart that is the only way. FILE holds the command's
- * process id while it runs.
+ * A command that ends with a failure is started again, after 1 s, unless its status says that its
+ * configuration is wrong (78, EX_CONFIG of sysexits.h): that takes a person. SIGTERM and SIGINT are
+ * passed on, and once the command has ended so does this, with the command's status. SIGHUP starts
+ * the command again where it isn't running: with --no-restart that is the only way. FILE holds the
+ * command's process id while it runs.
  */
 
 #include <errno.h>
@@ -23,6 +24,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -93,9 +95,10 @@ static int exit_status(int status)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static bool has_failed(int status)
+/* Whether another start may do better. */
+static bool is_worth_a_restart(int status)
 {
-	return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+	return !WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != EX_CONFIG);
 }
 
 /* Until it is to end. Waits for signals, and for the pause before a restart. */
@@ -117,7 +120,7 @@ static int run(struct supervisor *s, const sigset_t *signals, const sigset_t *in
 		} else if ((sig == SIGHUP || (sig < 0 && errno == EAGAIN)) && s->child == 0) {
 			start(s, inherited);
 		}
-		bool is_over = s->is_stopping || (s->restarts && !has_failed(s->status));
+		bool is_over = s->is_stopping || (s->restarts && !is_worth_a_restart(s->status));
 		if (s->child == 0 && is_over) {
 			return exit_status(s->status);
 		}

@@ -55,6 +55,11 @@ class Supervise(unittest.TestCase):
         self.assertEqual(process.wait(20), 0)
         self.assertEqual(self.count(), 2)
 
+    def test_a_wrong_configuration_is_not_tried_again(self):
+        process = self.start("exit 78")
+        self.assertEqual(process.wait(20), 78)
+        self.assertEqual(self.count(), 1)
+
     def test_a_command_that_is_not_there_does_not_end_it(self):
         process = subprocess.Popen([PROGRAM, "--no-restart", "/no/such/command"],
                                    stderr=subprocess.PIPE, text=True)
