@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/parse.h"
+
 static _Atomic int current_level = LOG_LEVEL_INFO;
 
 void log_set_level(enum log_level level)
@@ -78,35 +80,11 @@ void log_failure(
 /* Length of the UTF-8 sequence at @s, 0 when it is none or a control character. */
 static size_t printable_length(const unsigned char *s, size_t len)
 {
-	static const struct {
-		unsigned char mask, lead;
-		size_t length;
-		uint32_t least;
-	} forms[] = {{0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800}, {0xf8, 0xf0, 4, 0x10000}};
+	uint32_t code = 0;
+	size_t length = utf8_decode((const char *)s, len, &code);
 
-	if (s[0] < 0x80) {
-		return s[0] >= 0x20 && s[0] != 0x7f ? 1 : 0;
-	}
-	for (size_t f = 0; f < ARRAY_SIZE(forms); f++) {
-		if ((s[0] & forms[f].mask) != forms[f].lead) {
-			continue;
-		}
-		if (len < forms[f].length) {
-			return 0;
-		}
-		uint32_t code = s[0] & (unsigned char)~forms[f].mask;
-		for (size_t i = 1; i < forms[f].length; i++) {
-			if ((s[i] & 0xc0) != 0x80) {
-				return 0;
-			}
-			code = code << 6 | (s[i] & 0x3f);
-		}
-		/* C1 controls can drive a terminal just as escape sequences do. */
-		bool ok = code >= forms[f].least && code >= 0xa0 && code <= 0x10ffff &&
-			  (code < 0xd800 || code > 0xdfff);
-		return ok ? forms[f].length : 0;
-	}
-	return 0;
+	/* C1 controls can drive a terminal just as escape sequences do. */
+	return code < 0x20 || (code >= 0x7f && code < 0xa0) ? 0 : length;
 }
 
 /* One character of @s, escaped where need be, into @piece; *ret_used is its length in @s. */

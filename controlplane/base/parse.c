@@ -39,41 +39,52 @@ int parse_bool(const char *text, bool *ret, struct err *err)
 	return err_set(err, ERR_INVALID, "must be yes or no");
 }
 
+size_t utf8_decode(const char *text, size_t len, uint32_t *ret_code)
+{
+	static const struct {
+		unsigned char mask;
+		unsigned char lead;
+		size_t length;
+		uint32_t least;
+	} forms[] = {{0x80, 0x00, 1, 0}, {0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800},
+		{0xf8, 0xf0, 4, 0x10000}};
+	const unsigned char *s = (const unsigned char *)text;
+
+	for (size_t f = 0; f < ARRAY_SIZE(forms); f++) {
+		if ((s[0] & forms[f].mask) != forms[f].lead) {
+			continue;
+		}
+		if (len < forms[f].length) {
+			return 0;
+		}
+		uint32_t code = s[0] & (unsigned char)~forms[f].mask;
+
+		for (size_t i = 1; i < forms[f].length; i++) {
+			if ((s[i] & 0xc0) != 0x80) {
+				return 0;
+			}
+			code = code << 6 | (s[i] & 0x3f);
+		}
+		if (code < forms[f].least || code > 0x10ffff ||
+			(code >= 0xd800 && code <= 0xdfff)) {
+			return 0;
+		}
+		*ret_code = code;
+		return forms[f].length;
+	}
+	return 0;
+}
+
 bool utf8_is_valid(const char *text, size_t len)
 {
-	const unsigned char *s = (const unsigned char *)text;
-	size_t i = 0;
+	uint32_t code;
+	size_t used;
 
-	while (i < len) {
-		size_t more;
-		uint32_t code;
-		uint32_t least;
-
-		if (s[i] < 0x80) {
-			i++;
-			continue;
-		} else if ((s[i] & 0xe0) == 0xc0) {
-			more = 1, code = s[i] & 0x1f, least = 0x80;
-		} else if ((s[i] & 0xf0) == 0xe0) {
-			more = 2, code = s[i] & 0x0f, least = 0x800;
-		} else if ((s[i] & 0xf8) == 0xf0) {
-			more = 3, code = s[i] & 0x07, least = 0x10000;
-		} else {
+	for (size_t i = 0; i < len; i += used) {
+		used = utf8_decode(text + i, len - i, &code);
+		if (used == 0) {
 			return false;
 		}
-		if (len - i <= more) {
-			return false;
-		}
-		for (size_t k = 1; k <= more; k++) {
-			if ((s[i + k] & 0xc0) != 0x80) {
-				return false;
-			}
-			code = code << 6 | (s[i + k] & 0x3f);
-		}
-		if (code < least || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) {
-			return false;
-		}
-		i += more + 1;
 	}
 	return true;
 }

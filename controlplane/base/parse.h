@@ -8,6 +8,7 @@
  */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -16,5 +17,10 @@
 int parse_int(const char *text, int64_t min, int64_t max, int64_t *ret, struct err *err);
 /* yes/no, true/false, on/off, 1/0. */
 int parse_bool(const char *text, bool *ret, struct err *err);
+/*
+ * Bytes of the UTF-8 sequence at @text, of which there are @len > 0, and its code point; 0 when it
+ * is none: overlong, a surrogate, beyond U+10FFFF or cut.
+ */
+size_t utf8_decode(const char *text, size_t len, uint32_t *ret_code);
 /* Valid UTF-8 without NUL (by construction): what JSON strings and headers must be. */
 bool utf8_is_valid(const char *text, size_t len);
