@@ -163,7 +163,12 @@ class Daemon:
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment,
             start_new_session=True)
         log.close()
-        self.wait_ready()
+        try:
+            self.wait_ready()
+        except BaseException:
+            print(self.log_tail(60))
+            self.close()
+            raise
         return self
 
     def wait_ready(self, seconds=60):
@@ -302,7 +307,6 @@ class SystemTest(unittest.TestCase):
             cls.daemon.start()
             cls.client = cls.daemon.client()
         except BaseException:
-            print(cls.daemon.log_tail(60))
             cls.daemon.close()
             raise
 
