@@ -1,7 +1,7 @@
-#!/usr/bin/python3
-"""paddock-supervise with shell commands as its child."""
-
+#!/usr/bin/env python3
+"""paddock-supervise: restarts, signals, and orphans that don't stay. usage: test-supervise.py PROGRAM"""
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -9,208 +9,103 @@ import tempfile
 import time
 import unittest
 
-SUPERVISE = sys.argv.pop(1)
-LIMIT_S = 60
+PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else "paddock-supervise"
 
-ORPHAN = """
-import os, sys, time
-if os.fork() == 0:
-    if os.fork() == 0:
-        open(sys.argv[1] + ".new", "w").write(str(os.getpid()))
-        os.rename(sys.argv[1] + ".new", sys.argv[1])
-        while os.getppid() != int(sys.argv[2]):
-            time.sleep(0.01)
-        os._exit(0)
-    os._exit(0)
-os.wait()
-time.sleep(600)
-"""
 
-ORPHANS = """
-import os, sys, time
-if os.fork() == 0:
-    for _ in range(600):
-        if os.fork() == 0:
-            time.sleep(0.3)
-            os._exit(0)
-        time.sleep(0.1)
-        if os.path.exists(sys.argv[2]):
-            os._exit(0)
-"""
+def wait_for(condition, what, seconds=20):
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.01)
 
 
 class Supervise(unittest.TestCase):
     def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-        self.log = self.path("log")
-        self.pid_file = self.path("pid")
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.dir = pathlib.Path(scratch.name)
+        self.starts = self.dir / "starts"
+        self.pid_file = self.dir / "pid"
 
-    def path(self, name):
-        return os.path.join(self.dir.name, name)
+    def start(self, script, *options):
+        """The script sees $STARTS, a file that gets a line with each start."""
+        process = subprocess.Popen(
+            [PROGRAM, "--pid-file", self.pid_file, *options, "sh", "-c", f"echo >>$STARTS; {script}"],
+            env=dict(os.environ, STARTS=str(self.starts)))
+        self.addCleanup(self.end, process)
+        return process
 
-    def start(self, command, *options, **popen):
-        child = subprocess.Popen([SUPERVISE, "--pid-file", self.pid_file, *options, *command],
-                                 stderr=subprocess.PIPE, **popen)
-        self.addCleanup(self.end, child)
-        return child
-
-    def shell(self, script, *options, **popen):
-        """Notes each start in the log first, with the process id."""
-        return self.start(["sh", "-c", f'echo $$ >> "$0"; {script}', self.log], *options, **popen)
-
-    def end(self, supervisor):
-        if supervisor.poll() is None:
-            supervisor.kill()
-            try:
-                os.kill(int(self.read(self.pid_file)), signal.SIGKILL)
-            except (ValueError, ProcessLookupError):
-                pass
-        supervisor.wait(LIMIT_S)
-        supervisor.stderr.close()
-
-    def read(self, path):
+    @staticmethod
+    def end(process):
+        """By SIGTERM, which takes the command along."""
+        if process.poll() is None:
+            process.terminate()
         try:
-            with open(path) as f:
-                return f.read()
-        except FileNotFoundError:
-            return ""
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
 
-    def starts(self):
-        return self.read(self.log).split()
+    def count(self):
+        return len(self.starts.read_text()) if self.starts.exists() else 0
 
-    def wait_for(self, condition, what):
-        until = time.monotonic() + LIMIT_S
-        while not condition():
-            self.assertLess(time.monotonic(), until, what)
-            time.sleep(0.01)
+    def test_a_failure_is_started_again_and_a_success_is_not(self):
+        process = self.start("[ $(wc -l <$STARTS) -ge 2 ] && exit 0; exit 3")
+        self.assertEqual(process.wait(20), 0)
+        self.assertEqual(self.count(), 2)
 
-    def wait_starts(self, count):
-        self.wait_for(lambda: len(self.starts()) >= count, f"{count} starts")
+    def test_a_wrong_configuration_is_not_tried_again(self):
+        process = self.start("exit 78")
+        self.assertEqual(process.wait(20), 78)
+        self.assertEqual(self.count(), 1)
 
-    def wait_running(self):
-        """The file names the last start."""
-        self.wait_for(lambda: self.starts() and self.read(self.pid_file) == self.starts()[-1] + "\n",
-                      "the pid file")
-        return int(self.starts()[-1])
+    def test_a_command_that_is_not_there_does_not_end_it(self):
+        process = subprocess.Popen([PROGRAM, "--no-restart", "/no/such/command"],
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        self.assertIn("/no/such/command", process.stderr.readline())
+        self.assertIsNone(process.poll())
+        process.stderr.close()
 
-    def wait_gone(self):
-        self.wait_for(lambda: not os.path.exists(self.pid_file), "no pid file")
+    def test_without_restart_only_a_hangup_starts_it_again(self):
+        process = self.start("exit 3", "--no-restart")
+        wait_for(lambda: self.count() == 1 and not self.pid_file.exists(), "the first start is over")
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: self.count() == 2, "the second start")
+        self.assertIsNone(process.poll())
 
-    def test_a_failure_is_started_again_after_a_pause(self):
-        begin = time.monotonic()
-        supervisor = self.shell('test $(wc -l < "$0") -ge 3 || exit 7')
-        self.assertEqual(supervisor.wait(LIMIT_S), 0)
-        self.assertEqual(len(self.starts()), 3)
-        self.assertGreaterEqual(time.monotonic() - begin, 2)
+    def test_a_hangup_leaves_a_running_command_alone(self):
+        process = self.start("exec sleep 60", "--no-restart")
+        wait_for(lambda: self.count() == 1 and self.pid_file.exists(), "it runs")
+        pid = self.pid_file.read_text()
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(20), 128 + signal.SIGTERM)
+        self.assertEqual(self.count(), 1)
+        self.assertFalse(self.pid_file.exists())
+        self.assertRaises(ProcessLookupError, os.kill, int(pid), 0)
 
-    def test_a_crash_is_started_again(self):
-        supervisor = self.shell('test $(wc -l < "$0") -ge 2 || kill -SEGV $$')
-        self.assertEqual(supervisor.wait(LIMIT_S), 0)
-        self.assertEqual(len(self.starts()), 2)
+    def test_sigterm_is_passed_on_and_the_status_comes_back(self):
+        process = self.start("trap 'exit 7' TERM; echo >$STARTS.ready; while :; do sleep 0.05; done")
+        wait_for((self.dir / "starts.ready").exists, "it runs")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(20), 7)
 
-    def test_success_is_the_end(self):
-        self.assertEqual(self.shell("exit 0").wait(LIMIT_S), 0)
-        self.assertEqual(len(self.starts()), 1)
-        self.assertEqual(os.listdir(self.dir.name), ["log"])
+    def test_orphans_are_reaped(self):
+        process = self.start("(sh -c 'echo $$ >$STARTS.orphan; sleep 0.3' &) ; exec sleep 60")
+        wait_for((self.dir / "starts.orphan").exists, "the orphan runs")
+        wait_for(lambda: (self.dir / "starts.orphan").read_text().strip(), "the orphan told its pid")
+        orphan = int((self.dir / "starts.orphan").read_text())
+        parent = pathlib.Path(f"/proc/{orphan}/stat").read_text().rsplit(")", 1)[1].split()[1]
+        self.assertEqual(int(parent), process.pid)
+        wait_for(lambda: not pathlib.Path(f"/proc/{orphan}").exists(), "no zombie is left", 5)
 
-    def test_without_restart_only_hangup_starts_again(self):
-        supervisor = self.shell("exit 7", "--no-restart")
-        self.wait_starts(1)
-        self.wait_gone()
-        # Longer than the pause that a restart would take.
-        with self.assertRaises(subprocess.TimeoutExpired):
-            supervisor.wait(1.5)
-        self.assertEqual(len(self.starts()), 1)
-        supervisor.send_signal(signal.SIGHUP)
-        self.wait_starts(2)
-        self.wait_gone()
-        supervisor.terminate()
-        self.assertEqual(supervisor.wait(LIMIT_S), 7)
-        self.assertEqual(len(self.starts()), 2)
-
-    def test_hangup_leaves_a_running_command_alone(self):
-        supervisor = self.shell("exec sleep 600", "--no-restart")
-        pid = self.wait_running()
-        supervisor.send_signal(signal.SIGHUP)
-        supervisor.terminate()
-        self.assertEqual(supervisor.wait(LIMIT_S), 128 + signal.SIGTERM)
-        self.assertEqual(self.starts(), [str(pid)])
-
-    def test_hangup_right_after_a_death_is_not_lost(self):
-        supervisor = self.shell("exec sleep 600", "--no-restart")
-        pid = self.wait_running()
-        # While it is stopped both signals gather, and SIGHUP has the lower number.
-        supervisor.send_signal(signal.SIGSTOP)
-        os.kill(pid, signal.SIGKILL)
-        self.wait_for(lambda: self.state_of(pid) == "Z", "the child's death")
-        supervisor.send_signal(signal.SIGHUP)
-        supervisor.send_signal(signal.SIGCONT)
-        self.wait_starts(2)
-        self.assertNotEqual(self.wait_running(), pid)
-
-    def test_termination_is_passed_on_and_the_status_is_the_commands(self):
-        for sig in (signal.SIGTERM, signal.SIGINT):
-            supervisor = self.shell("trap 'exit 9' TERM; echo x >> \"$0.ready\"; "
-                                    "while :; do sleep 0.05; done")
-            self.wait_for(lambda: os.path.exists(self.log + ".ready"), "the trap")
-            supervisor.send_signal(sig)
-            self.assertEqual(supervisor.wait(LIMIT_S), 9)
-            self.assertFalse(os.path.exists(self.pid_file))
-            os.unlink(self.log + ".ready")
-
-    def test_termination_in_the_pause_ends_it(self):
-        supervisor = self.shell("exit 7")
-        self.wait_starts(1)
-        self.wait_gone()
-        supervisor.terminate()
-        self.assertEqual(supervisor.wait(LIMIT_S), 7)
-
-    def state_of(self, pid):
-        try:
-            with open(f"/proc/{pid}/stat") as f:
-                return f.read().rsplit(")", 1)[1].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return ""
-
-    def test_orphans_are_reaped_at_once(self):
-        orphan = self.path("orphan")
-        script = "import os, sys; sys.argv.append(str(os.getppid()))\n" + ORPHAN
-        self.start([sys.executable, "-c", script, orphan])
-        self.wait_for(lambda: self.read(orphan), "the grandchild")
-        pid = int(self.read(orphan))
-        # It ends as soon as it is the supervisor's; unreaped it would stay, a zombie.
-        self.wait_for(lambda: self.state_of(pid) == "", "the grandchild's end")
-
-    def test_dying_orphans_do_not_put_off_the_restart(self):
-        done = self.path("done")
-        self.start(["sh", "-c", 'echo $$ >> "$0"; test $(wc -l < "$0") -ge 2 && touch "$2" && exit 0; '
-                    '"$3" -c "$1" "$0" "$2" & exit 7', self.log, ORPHANS, done, sys.executable])
-        begin = time.monotonic()
-        self.wait_starts(2)
-        self.assertLess(time.monotonic() - begin, 30)
-
-    def test_an_ignored_sigchld_does_not_matter(self):
-        supervisor = self.shell(
-            "exit 0", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
-        self.assertEqual(supervisor.wait(LIMIT_S), 0)
-
-    def test_the_command_has_its_signals_open(self):
-        supervisor = self.start(["grep", "SigBlk", "/proc/self/status"], stdout=subprocess.PIPE)
-        self.assertEqual(supervisor.stdout.read().split(), [b"SigBlk:", b"0" * 16])
-        supervisor.stdout.close()
-
-    def test_a_command_that_is_not_there_is_told(self):
-        supervisor = self.start(["/nowhere/command"], "--no-restart")
-        self.assertIn(b"/nowhere/command: No such file", supervisor.stderr.readline())
-        supervisor.terminate()
-        self.assertEqual(supervisor.wait(LIMIT_S), 127)
-
-    def test_usage(self):
-        for args in ([], ["--pid-file"], ["--frob", "x"], ["--no-restart"]):
-            result = subprocess.run([SUPERVISE, *args], capture_output=True, timeout=LIMIT_S)
-            self.assertEqual((result.returncode, result.stdout), (2, b""))
-            self.assertIn(b"usage:", result.stderr)
+    def test_bad_usage(self):
+        for args in ([], ["--no-restart"], ["--nonsense", "true"], ["--pid-file"]):
+            done = subprocess.run([PROGRAM, *args], capture_output=True, text=True, timeout=10)
+            self.assertEqual(done.returncode, 2, args)
+            self.assertIn("usage", done.stderr)
 
 
 if __name__ == "__main__":
