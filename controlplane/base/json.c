@@ -28,6 +28,7 @@ struct key_scan {
 	size_t object_start[JSON_DEPTH_MAX + 1]; /* index of the open object's first key */
 	char kind[JSON_DEPTH_MAX + 1];
 	size_t depth;
+	size_t values_max;
 	size_t values; /* seen so far, at most; a comma or an opening bracket stands for one */
 };
 
@@ -106,14 +107,14 @@ static int scan_string(
 /* A value of one byte takes a hundred in memory. */
 static int count_value(struct key_scan *scan, struct err *err)
 {
-	if (++scan->values > JSON_VALUES_MAX) {
+	if (++scan->values > scan->values_max) {
 		return err_set(
-			err, ERR_INVALID, "the body has more than %d values", JSON_VALUES_MAX);
+			err, ERR_INVALID, "the body has more than %zu values", scan->values_max);
 	}
 	return 0;
 }
 
-static int scan_text(const char *text, size_t len, struct err *err)
+static int scan_text(const char *text, size_t len, size_t values_max, struct err *err)
 {
 	_cleanup_free_ struct key_scan *scan = malloc(sizeof *scan);
 
@@ -122,6 +123,7 @@ static int scan_text(const char *text, size_t len, struct err *err)
 	}
 	scan->count = 0;
 	scan->depth = 0;
+	scan->values_max = values_max;
 	scan->values = 0;
 	for (size_t i = 0; i < len; i++) {
 		if (strchr(",{[", text[i]) && text[i] != '\0' && count_value(scan, err) != 0) {
@@ -166,7 +168,7 @@ static int scan_text(const char *text, size_t len, struct err *err)
 	return 0;
 }
 
-json_object *json_parse(const char *text, size_t len, struct err *err)
+static json_object *parse(const char *text, size_t len, size_t values_max, struct err *err)
 {
 	if (len > INT_MAX - 1) {
 		err_set(err, ERR_TOO_LARGE, "the body is too large");
@@ -176,7 +178,7 @@ json_object *json_parse(const char *text, size_t len, struct err *err)
 		err_set(err, ERR_INVALID, "the body is not valid UTF-8");
 		return NULL;
 	}
-	if (scan_text(text, len, err) != 0) {
+	if (scan_text(text, len, values_max, err) != 0) {
 		return NULL;
 	}
 	struct json_tokener *tok = json_tokener_new_ex(JSON_DEPTH_MAX + 1);
@@ -213,6 +215,16 @@ json_object *json_parse(const char *text, size_t len, struct err *err)
 		return NULL;
 	}
 	return obj;
+}
+
+json_object *json_parse(const char *text, size_t len, struct err *err)
+{
+	return parse(text, len, JSON_VALUES_MAX, err);
+}
+
+json_object *json_parse_answer(const char *text, size_t len, struct err *err)
+{
+	return parse(text, len, JSON_ANSWER_VALUES_MAX, err);
 }
 
 const char *json_kind(json_object *obj)

@@ -16,6 +16,8 @@
 
 #define JSON_DEPTH_MAX  16
 #define JSON_VALUES_MAX 16384
+/* A service's lists are longer than what a client may send: 10000 entries of 8 values, say. */
+#define JSON_ANSWER_VALUES_MAX (1024 * 1024)
 
 static inline void json_put(json_object *obj)
 {
@@ -29,6 +31,9 @@ DEFINE_CLEANUP(json_object *, json_put)
  * key twice in an object, nothing after it but white space.
  */
 json_object *json_parse(const char *text, size_t len, struct err *err);
+
+/* The same for an answer of a service: at most JSON_ANSWER_VALUES_MAX values. */
+json_object *json_parse_answer(const char *text, size_t len, struct err *err);
 
 /* Text of a JSON number, string …, for error messages: "a string", "null", "an object". */
 const char *json_kind(json_object *obj);

@@ -10,6 +10,8 @@
  * Theory of operation. A JSON answer is collected up to ANSWER_MAX; a raw one goes straight to the
  * caller's function, but only once the status is known to be a success: an error comes as JSON
  * whatever was asked for. libcurl reports headers first, so on_body() can decide.
+ *
+ * The callbacks can only tell libcurl to stop; why they did is kept in transfer.fault.
  */
 
 #define ANSWER_MAX ((size_t)512 * 1024 * 1024)
@@ -28,12 +30,21 @@ struct buffer {
 	size_t size;
 };
 
+enum fault {
+	FAULT_NONE,
+	FAULT_GAVE_UP,   /* a callback of the caller's */
+	FAULT_SHORT,     /* the raw body ended before its promised length */
+	FAULT_TOO_LARGE, /* the answer */
+};
+
 struct transfer {
 	struct rest_client *client;
 	const struct rest_request *request;
 	struct rest_response *response;
 	struct buffer answer;
-	bool gave_up;
+	uint64_t sent_bytes; /* of a raw body */
+	bool has_end;        /* the answer says where it ends */
+	enum fault fault;
 };
 
 static void buffer_add(struct buffer *b, const char *data, size_t len)
@@ -65,6 +76,17 @@ static void buffer_add_escaped(struct buffer *b, const char *text)
 	}
 }
 
+/* Anything else would end the header and start another. */
+static bool is_header_safe(const char *key)
+{
+	for (const char *c = key; *c; c++) {
+		if (*c <= ' ' || *c > '~') {
+			return false;
+		}
+	}
+	return true;
+}
+
 struct rest_client *rest_client_new(const struct rest_config *config, struct err *err)
 {
 	size_t len = config->socket ? 0 : strlen(config->url);
@@ -72,6 +94,10 @@ struct rest_client *rest_client_new(const struct rest_config *config, struct err
 	if (!config->socket && strncmp(config->url, "http://", 7) != 0 &&
 		strncmp(config->url, "https://", 8) != 0) {
 		err_set(err, ERR_INVALID, "the URL must start with http:// or https://");
+		return NULL;
+	}
+	if (!config->socket && config->key && !is_header_safe(config->key)) {
+		err_set(err, ERR_INVALID, "the key has a character that no key has");
 		return NULL;
 	}
 	struct rest_client *client = xnew(struct rest_client);
@@ -143,7 +169,7 @@ static void add_query(struct buffer *url, const char *name, json_object *value)
 
 			add_query_pair(url, full, json_object_get_string(member));
 		}
-	} else {
+	} else if (value) {
 		add_query_pair(url, name, json_object_get_string(value));
 	}
 }
@@ -174,12 +200,22 @@ static char *make_url(const struct rest_client *client, const struct rest_reques
 static size_t on_read(char *out, size_t size, size_t count, void *arg)
 {
 	struct transfer *t = arg;
-	long n = t->request->read(t->request->read_arg, out, size * count);
+	size_t room = size * count;
+	bool is_known = t->request->read_bytes != UINT64_MAX;
 
-	if (n < 0) {
-		t->gave_up = true;
+	/* libcurl would send more than was promised, or wait without end for what isn't there. */
+	if (is_known) {
+		room = (size_t)MIN((uint64_t)room, t->request->read_bytes - t->sent_bytes);
+	}
+	if (room == 0) {
+		return 0;
+	}
+	long n = t->request->read(t->request->read_arg, out, room);
+	if (n < 0 || (n == 0 && is_known)) {
+		t->fault = n < 0 ? FAULT_GAVE_UP : FAULT_SHORT;
 		return CURL_READFUNC_ABORT;
 	}
+	t->sent_bytes += (uint64_t)n;
 	return (size_t)n;
 }
 
@@ -192,34 +228,43 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 	curl_easy_getinfo(t->client->curl, CURLINFO_RESPONSE_CODE, &status);
 	if (t->request->write && status >= 200 && status < 300) {
 		if (t->request->write(t->request->write_arg, data, len) != 0) {
-			t->gave_up = true;
+			t->fault = FAULT_GAVE_UP;
 			return 0;
 		}
 		return len;
 	}
 	if (len > ANSWER_MAX - t->answer.len) {
+		t->fault = FAULT_TOO_LARGE;
 		return 0;
 	}
 	buffer_add(&t->answer, data, len);
 	return len;
 }
 
+/* What follows "@name:" in the header line, which isn't terminated; NULL: another header's. */
+static const char *header_value(const char *line, size_t len, const char *name)
+{
+	size_t n = strlen(name);
+
+	return len > n && strncasecmp(line, name, n) == 0 && line[n] == ':' ? line + n + 1 : NULL;
+}
+
 static size_t on_header(char *data, size_t size, size_t count, void *arg)
 {
-	static const char name[] = "x-request-id:";
 	struct transfer *t = arg;
 	size_t len = size * count;
+	const char *id = header_value(data, len, "X-Request-Id");
 
-	if (len > sizeof name && strncasecmp(data, name, sizeof name - 1) == 0) {
-		size_t start = sizeof name - 1;
+	if (id) {
+		_cleanup_free_ char *text = xasprintf("%.*s", (int)(data + len - id), id);
+		const char *start = text + strspn(text, " ");
+		size_t n = strspn(start, "abcdefghijklmnopqrstuvwxyz0123456789_");
 
-		while (start < len && data[start] == ' ') {
-			start++;
-		}
-		size_t n = strspn(data + start, "abcdefghijklmnopqrstuvwxyz0123456789_");
 		snprintf(t->response->request_id, sizeof t->response->request_id, "%.*s", (int)n,
-			data + start);
+			start);
 	}
+	t->has_end = t->has_end || header_value(data, len, "Content-Length") ||
+		     header_value(data, len, "Transfer-Encoding");
 	return len;
 }
 
@@ -235,6 +280,8 @@ static struct curl_slist *make_headers(
 		headers = curl_slist_append(headers, "Content-Type: application/octet-stream");
 	} else if (request->body) {
 		headers = curl_slist_append(headers, "Content-Type: application/json");
+	} else {
+		headers = curl_slist_append(headers, "Content-Type:"); /* libcurl has an own idea */
 	}
 	headers = curl_slist_append(headers,
 		request->write ? "Accept: application/octet-stream" : "Accept: application/json");
@@ -276,7 +323,13 @@ static int transport_failed(
 	const struct rest_client *client, CURLcode rc, const char *detail, struct err *err)
 {
 	const char *why = detail[0] ? detail : curl_easy_strerror(rc);
+	long status = 0;
 
+	curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
+	if (status != 0) {
+		return err_set(
+			err, ERR_UNAVAILABLE, "the answer of %s broke off: %s", client->where, why);
+	}
 	if (client->socket) {
 		return err_set(err, ERR_UNAVAILABLE,
 			"can't reach paddockd through %s: %s; is it running, and are you root?",
@@ -285,6 +338,25 @@ static int transport_failed(
 	return err_set(err, ERR_UNAVAILABLE,
 		"can't reach paddockd at %s: %s; is it running, and is PADDOCK_URL right?",
 		client->where, why);
+}
+
+static int transfer_failed(
+	const struct transfer *t, CURLcode rc, const char *detail, struct err *err)
+{
+	switch (t->fault) {
+	case FAULT_GAVE_UP:
+		return err_set(err, ERR_CANCELLED, "given up");
+	case FAULT_SHORT:
+		return err_set(err, ERR_INVALID, "the content ended after %llu of %llu bytes",
+			(unsigned long long)t->sent_bytes,
+			(unsigned long long)t->request->read_bytes);
+	case FAULT_TOO_LARGE:
+		return err_set(err, ERR_TOO_LARGE, "the answer of %s is larger than %zu bytes",
+			t->client->where, ANSWER_MAX);
+	case FAULT_NONE:
+	default:
+		return transport_failed(t->client, rc, detail, err);
+	}
 }
 
 /* From {"error":{"type","message"}} to a kind. */
@@ -296,7 +368,9 @@ static int service_failed(const struct rest_response *response, struct err *err)
 
 	if (json_object_object_get_ex(response->json, "error", &error) &&
 		json_object_object_get_ex(error, "type", &type) &&
-		json_object_object_get_ex(error, "message", &message)) {
+		json_object_object_get_ex(error, "message", &message) &&
+		json_object_is_type(type, json_type_string) &&
+		json_object_is_type(message, json_type_string)) {
 		return err_set(err, api_error_parse(json_object_get_string(type)), "%s",
 			json_object_get_string(message));
 	}
@@ -308,20 +382,34 @@ static int read_answer(struct transfer *t, struct err *err)
 	long status = 0;
 
 	curl_easy_getinfo(t->client->curl, CURLINFO_RESPONSE_CODE, &status);
+	bool is_success = status >= 200 && status < 300;
+
 	t->response->status = (int)status;
 	if (t->answer.len > 0) {
-		t->response->json = json_parse(t->answer.data, t->answer.len, err);
-		if (!t->response->json && status < 400) {
-			return err_set(err, ERR_INTERNAL, "%s answered something that isn't JSON",
-				t->client->where);
-		}
+		t->response->json = json_parse_answer(t->answer.data, t->answer.len, err);
 	}
-	return status >= 200 && status < 300 ? 0 : service_failed(t->response, err);
+	if (!is_success) {
+		return service_failed(t->response, err);
+	}
+	/* One that ends with the connection can't be told from one that was cut. */
+	if (t->request->write && !t->has_end) {
+		return err_set(
+			err, ERR_UNAVAILABLE, "the answer of %s broke off", t->client->where);
+	}
+	/* Every operation answers with an object, and callers count on one. */
+	if (!t->request->write && !json_object_is_type(t->response->json, json_type_object)) {
+		return err_set(err, ERR_INTERNAL, "%s answered something that isn't a JSON object",
+			t->client->where);
+	}
+	return 0;
 }
 
 int rest_call(struct rest_client *client, const struct rest_request *request,
 	struct rest_response *ret, struct err *err)
 {
+	if (request->id && !request->id[0]) {
+		return err_set(err, ERR_INVALID, "the id is empty");
+	}
 	_cleanup_free_ char *url = make_url(client, request);
 	struct curl_slist *headers = make_headers(client, request);
 	struct transfer t = {.client = client, .request = request, .response = ret};
@@ -331,9 +419,13 @@ int rest_call(struct rest_client *client, const struct rest_request *request,
 	/* Keeps the connection. */
 	curl_easy_reset(curl);
 	curl_easy_setopt(curl, CURLOPT_URL, url);
+	/* An id of ".." is the service's to refuse; libcurl would call another path. */
+	curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
 	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
 	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, 10L);
+	/* A command may take hours, but a host that has gone must not hold us for good. */
+	curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
 	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
 	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
@@ -342,19 +434,13 @@ int rest_call(struct rest_client *client, const struct rest_request *request,
 	curl_easy_setopt(curl, CURLOPT_HEADERDATA, &t);
 	if (client->socket) {
 		curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, client->socket);
+		curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* whatever http_proxy says */
 	}
 	set_body(curl, request, &t);
 
 	CURLcode rc = curl_easy_perform(curl);
 	curl_slist_free_all(headers);
-	int result = -1;
-	if (rc == CURLE_OK) {
-		result = read_answer(&t, err);
-	} else if (t.gave_up) {
-		err_set(err, ERR_CANCELLED, "given up");
-	} else {
-		transport_failed(client, rc, detail, err);
-	}
+	int result = rc == CURLE_OK ? read_answer(&t, err) : transfer_failed(&t, rc, detail, err);
 	free(t.answer.data);
 	return result;
 }

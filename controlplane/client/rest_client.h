@@ -4,11 +4,15 @@
  * rest_client - calls to paddockd's REST API
  *
  * Purpose: turns a row of the operation table and its values into an HTTP request, and the answer
- * back into JSON, a stream of bytes, or an error. Owns:    one libcurl handle with its connection,
- * kept alive between calls. Thread:  the one that made it; calls block. Errors:  ERR_UNAVAILABLE:
- * the service can't be reached (the message names the URL and what to check). ERR_INVALID: a URL
- * that is none. What the service answers keeps its kind and message. ERR_CANCELLED: a read or write
- * callback gave up. Uses:    base, api, libcurl.
+ *          back into JSON, a stream of bytes, or an error.
+ * Owns:    one libcurl handle with its connection, kept alive between calls.
+ * Thread:  the one that made it; calls block.
+ * Errors:  ERR_UNAVAILABLE: the service can't be reached or its answer broke off (the message names
+ *          the URL and what to check). ERR_INVALID: a URL, key or id that is none; a raw body that
+ *          ends before read_bytes. ERR_CANCELLED: a read or write callback gave up; the response
+ *          has no status then. ERR_INTERNAL: a success without a JSON object. What the service
+ *          answers keeps its kind and message.
+ * Uses:    base, api, libcurl.
  */
 
 #include <stdbool.h>
@@ -47,7 +51,7 @@ struct rest_request {
 	/* A raw body instead. */
 	rest_read_fn read;
 	void *read_arg;
-	uint64_t read_bytes; /* UINT64_MAX: unknown */
+	uint64_t read_bytes; /* never more than this are read; UINT64_MAX: unknown */
 
 	/* Takes a raw answer of 2xx. */
 	rest_write_fn write;
