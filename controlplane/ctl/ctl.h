@@ -53,13 +53,15 @@ struct ctl_options {
 };
 
 /*
- * Reads --field-name VALUE for every field of @row that isn't in the path, and the verb's @own
- * options (NULL or NULL-terminated names; a "=" at the end of one: it takes a value). Everything
+ * Reads --field-name VALUE for every field of @row that isn't in the path, the verb's @own options
+ * (NULL or NULL-terminated names; a "=" at the end of one: it takes a value), and --json, which
+ * goes into @ctl. A yes-or-no field needs no value, and --no-NAME is its no. Everything
  * after "--" is positional; with @stop_early everything from the second positional argument on is,
- * too, so that a command keeps its options. Prints what is wrong and returns -1.
+ * too, so that a command keeps its options. Prints what is wrong and returns -1; @options wants its
+ * ctl_options_fini() then as well.
  */
-int ctl_options_read(struct ctl_options *options, const struct api_row *row, const char *const *own,
-	bool stop_early, int argc, char **argv);
+int ctl_options_read(struct ctl *ctl, struct ctl_options *options, const struct api_row *row,
+	const char *const *own, bool stop_early, int argc, char **argv);
 void ctl_options_fini(struct ctl_options *options);
 #define _cleanup_ctl_options_ _cleanup_(ctl_options_fini)
 
@@ -67,17 +69,18 @@ void ctl_options_fini(struct ctl_options *options);
 int ctl_expect(
 	const struct ctl_verb *verb, const struct ctl_options *options, size_t least, size_t most);
 
+void ctl_usage(const struct ctl_verb *verb, FILE *out);
+
 /* ---- calls ---- */
 
 /* Sends @values as JSON body or as query, as the row wants. 0, or the exit status of a failure,
- * which was printed. */
+ * which was printed. A success has an object in @ret->json. */
 int ctl_call(struct ctl *ctl, const struct ctl_verb *verb, const char *id, json_object *values,
 	struct rest_response *ret);
-/* The same with the whole request in the caller's hand. */
+/* The same with the whole request in the caller's hand. A callback that gives up has printed why.
+ */
 int ctl_call_request(struct ctl *ctl, const struct ctl_verb *verb,
 	const struct rest_request *request, struct rest_response *ret);
-
-void ctl_usage(const struct ctl_verb *verb, FILE *out);
 
 /* ---- output (ctl_out.c) ---- */
 
@@ -97,6 +100,8 @@ void ctl_print_text(const char *text, size_t len, FILE *out);
 
 /* Members of answers; "" where there is none. */
 const char *ctl_member(json_object *object, const char *name);
+/* The array @name of an answer, or NULL after a message that there is none. */
+json_object *ctl_array(json_object *object, const char *name);
 
 /* ---- verbs ---- */
 

@@ -42,7 +42,9 @@ static json_object *member_of_type(json_object *values, const char *name, enum j
 	return member;
 }
 
-static int set_field(json_object *values, const struct api_field *field, const char *value)
+/* --@option is how the user wrote it. */
+static int set_field(
+	json_object *values, const struct api_field *field, const char *option, const char *value)
 {
 	int64_t number;
 	bool yes;
@@ -52,14 +54,14 @@ static int set_field(json_object *values, const struct api_field *field, const c
 	case API_INT:
 		/* Bounds are the service's to say: its configuration has a word in them. */
 		if (parse_int(value, INT64_MIN / 2, INT64_MAX / 2, &number, &err) != 0) {
-			fprintf(stderr, "paddockctl: --%s: must be a whole number\n", field->name);
+			fprintf(stderr, "paddockctl: --%s: must be a whole number\n", option);
 			return -1;
 		}
 		json_object_object_add(values, field->name, json_object_new_int64(number));
 		return 0;
 	case API_BOOL:
 		if (parse_bool(value, &yes, &err) != 0) {
-			fprintf(stderr, "paddockctl: --%s: %s\n", field->name, err.msg);
+			fprintf(stderr, "paddockctl: --%s: %s\n", option, err.msg);
 			return -1;
 		}
 		json_object_object_add(values, field->name, json_object_new_boolean(yes));
@@ -72,8 +74,7 @@ static int set_field(json_object *values, const struct api_field *field, const c
 		const char *equals = strchr(value, '=');
 
 		if (!equals || equals == value) {
-			fprintf(stderr, "paddockctl: --%s: must look like NAME=VALUE\n",
-				field->name);
+			fprintf(stderr, "paddockctl: --%s: must look like NAME=VALUE\n", option);
 			return -1;
 		}
 		_cleanup_free_ char *key = xasprintf("%.*s", (int)(equals - value), value);
@@ -103,47 +104,80 @@ static int find_own(const char *const *own, const char *name, size_t len, bool *
 	return -1;
 }
 
+/* What the word behind the dashes means: a field, an option of the verb's own, or --json. */
+struct meaning {
+	const struct api_field *field;
+	int own; /* -1: none */
+	bool is_json;
+	bool is_no; /* --no-FIELD */
+	bool takes_value;
+	bool may_have_value;
+};
+
+static bool find_meaning(const struct api_row *row, const char *const *own, const char *name,
+	size_t len, struct meaning *ret)
+{
+	bool own_takes_value = false;
+
+	*ret = (struct meaning){.own = find_own(own, name, len, &own_takes_value)};
+	if (ret->own >= 0) {
+		ret->takes_value = ret->may_have_value = own_takes_value;
+		return true;
+	}
+	ret->field = find_field(row, name, len);
+	if (ret->field) {
+		ret->takes_value = ret->field->type != API_BOOL;
+		ret->may_have_value = true;
+		return true;
+	}
+	if (len > 3 && strncmp(name, "no-", 3) == 0) {
+		ret->field = find_field(row, name + 3, len - 3);
+		ret->is_no = ret->field && ret->field->type == API_BOOL;
+		return ret->is_no;
+	}
+	ret->is_json = len == 4 && strncmp(name, "json", 4) == 0;
+	return ret->is_json;
+}
+
 /* One option at argv[*i]; moves *i over its value. */
-static int read_option(struct ctl_options *options, const struct api_row *row,
+static int read_option(struct ctl *ctl, struct ctl_options *options, const struct api_row *row,
 	const char *const *own, int argc, char **argv, int *i)
 {
-	const char *name = argv[*i] + 2;
-	const char *equals = strchr(name, '=');
-	size_t len = equals ? (size_t)(equals - name) : strlen(name);
-	bool takes_value = true;
-	int own_index = find_own(own, name, len, &takes_value);
-	const struct api_field *field = own_index < 0 ? find_field(row, name, len) : NULL;
-	bool is_no = false;
+	const char *equals = strchr(argv[*i], '=');
+	size_t len = (equals ? (size_t)(equals - argv[*i]) : strlen(argv[*i])) - 2;
+	_cleanup_free_ char *name = xasprintf("%.*s", (int)len, argv[*i] + 2);
+	const char *value = equals ? equals + 1 : NULL;
+	struct meaning meaning;
 
-	if (own_index < 0 && !field && len > 3 && strncmp(name, "no-", 3) == 0) {
-		field = find_field(row, name + 3, len - 3);
-		is_no = field && field->type == API_BOOL;
-		field = is_no ? field : NULL;
-	}
-	if (own_index < 0 && !field) {
-		fprintf(stderr, "paddockctl: there is no option --%.*s\n", (int)len, name);
+	if (!find_meaning(row, own, name, len, &meaning)) {
+		fprintf(stderr, "paddockctl: there is no option --%s\n", name);
 		return -1;
 	}
-	if (field && field->type == API_BOOL && !equals) {
-		takes_value = false;
+	if (value && !meaning.may_have_value) {
+		fprintf(stderr, "paddockctl: --%s takes no value\n", name);
+		return -1;
 	}
-	const char *value = equals ? equals + 1 : NULL;
-	if (takes_value && !value) {
+	if (meaning.takes_value && !value) {
 		if (*i + 1 >= argc) {
-			fprintf(stderr, "paddockctl: --%.*s needs a value\n", (int)len, name);
+			fprintf(stderr, "paddockctl: --%s needs a value\n", name);
 			return -1;
 		}
 		value = argv[++*i];
 	}
-	if (own_index >= 0) {
-		options->own[own_index] = value ? value : "";
+	if (meaning.is_json) {
+		ctl->is_json = true;
 		return 0;
 	}
-	return set_field(options->values, field, value ? value : is_no ? "no" : "yes");
+	if (meaning.own >= 0) {
+		options->own[meaning.own] = value ? value : "";
+		return 0;
+	}
+	return set_field(options->values, meaning.field, name,
+		value ? value : (meaning.is_no ? "no" : "yes"));
 }
 
-int ctl_options_read(struct ctl_options *options, const struct api_row *row, const char *const *own,
-	bool stop_early, int argc, char **argv)
+int ctl_options_read(struct ctl *ctl, struct ctl_options *options, const struct api_row *row,
+	const char *const *own, bool stop_early, int argc, char **argv)
 {
 	bool is_rest = false;
 
@@ -155,7 +189,7 @@ int ctl_options_read(struct ctl_options *options, const struct api_row *row, con
 			continue;
 		}
 		if (!is_rest && strncmp(argv[i], "--", 2) == 0) {
-			if (read_option(options, row, own, argc, argv, &i) != 0) {
+			if (read_option(ctl, options, row, own, argc, argv, &i) != 0) {
 				return -1;
 			}
 			continue;
@@ -185,4 +219,25 @@ int ctl_expect(
 	}
 	ctl_usage(verb, stderr);
 	return -1;
+}
+
+void ctl_usage(const struct ctl_verb *verb, FILE *out)
+{
+	const struct api_row *row = api_row(verb->op);
+
+	fprintf(out, "usage: paddockctl %s%s%s [OPTIONS]%s%s\n%s.\n", verb->noun ? verb->noun : "",
+		verb->noun ? " " : "", verb->name, verb->usage[0] ? " " : "", verb->usage,
+		verb->doc);
+	for (const struct api_field *f = row->fields; f && f->name; f++) {
+		char option[64];
+
+		if ((f->in & ~(unsigned)API_IN_PATH) == 0) {
+			continue;
+		}
+		snprintf(option, sizeof option, "--%s", f->name);
+		for (char *c = option; *c; c++) {
+			*c = (char)(*c == '_' ? '-' : *c);
+		}
+		fprintf(out, "  %-22s %s\n", option, f->doc);
+	}
 }

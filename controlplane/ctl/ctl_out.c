@@ -30,6 +30,18 @@ const char *ctl_member(json_object *object, const char *name)
 	return json_object_get_string(member);
 }
 
+json_object *ctl_array(json_object *object, const char *name)
+{
+	json_object *member = NULL;
+
+	if (json_object_object_get_ex(object, name, &member) &&
+		json_object_is_type(member, json_type_array)) {
+		return member;
+	}
+	fprintf(stderr, "paddockctl: the service's answer has no list \"%s\"\n", name);
+	return NULL;
+}
+
 /* Columns that a terminal shows for @text: code points, which is right for what names are made of.
  */
 static int width_of(const char *text)
@@ -69,8 +81,8 @@ void ctl_print_table(json_object *array, const struct ctl_column *columns, size_
 		json_object *row = r > 0 ? json_object_array_get_idx(array, r - 1) : NULL;
 
 		for (size_t c = 0; c < count; c++) {
-			const char *value = row ? cell(row, columns[c].field, text)
-						: columns[c].title;
+			const char *value = r > 0 ? cell(row, columns[c].field, text)
+						  : columns[c].title;
 			int pad = c + 1 < count ? width[c] - width_of(value) + 2 : 0;
 
 			printf("%s%*s", value, pad, "");

@@ -7,8 +7,8 @@ const struct ctl_verb ctl_verbs[] = {
 	{NULL, "list", "", "Lists your sandboxes, newest first", API_SANDBOX_LIST, false, ctl_list},
 	{NULL, "get", "ID", "Shows one sandbox", API_SANDBOX_GET, false, ctl_get},
 	{NULL, "exec", "ID [--] COMMAND [ARG...]",
-		"Runs a command; exits with its status. With --command TEXT the guest's shell runs "
-		"it",
+		"Runs a command with our stdin, unless that is a terminal or --no-stdin is given; "
+		"exits with its status. With --command TEXT the guest's shell runs it",
 		API_EXEC, false, ctl_exec},
 	{NULL, "push", "ID LOCAL REMOTE", "Copies a local file (- is stdin) into a sandbox",
 		API_FILE_WRITE, false, ctl_push},

@@ -16,13 +16,14 @@ static const char *environment(const char *name)
 	return value && value[0] ? value : NULL;
 }
 
-static const char *admin_socket(void)
+/* The caller frees. */
+static char *admin_socket(const struct ctl *ctl)
 {
-	const char *socket = environment("PADDOCK_ADMIN_SOCKET");
+	const char *socket = ctl->socket ? ctl->socket : environment("PADDOCK_ADMIN_SOCKET");
 	const char *dir = environment("PADDOCK_STATE_DIR");
 
 	if (socket) {
-		return socket;
+		return xstrdup(socket);
 	}
 	return xasprintf("%s/admin.sock", dir ? dir : "/var/lib/paddock");
 }
@@ -37,29 +38,38 @@ static void print_failure(const struct err *err, const struct rest_response *res
 	fputc('\n', stderr);
 }
 
+static int make_client(struct ctl *ctl, const struct ctl_verb *verb)
+{
+	bool is_local = verb->is_admin || ctl->socket;
+	_cleanup_free_ char *socket = is_local ? admin_socket(ctl) : NULL;
+	struct rest_config config = {.url = ctl->url, .key = ctl->key, .socket = socket};
+	struct err err = ERR_INIT;
+
+	if (!is_local && !ctl->key && api_row(verb->op)->scope != API_SCOPE_ANONYMOUS) {
+		fprintf(stderr, "paddockctl: set PADDOCK_API_KEY to your key, or use --key\n");
+		return -1;
+	}
+	ctl->client = rest_client_new(&config, &err);
+	if (!ctl->client) {
+		fprintf(stderr, "paddockctl: %s; see PADDOCK_URL and PADDOCK_API_KEY\n", err.msg);
+		return -1;
+	}
+	return 0;
+}
+
 int ctl_call_request(struct ctl *ctl, const struct ctl_verb *verb,
 	const struct rest_request *request, struct rest_response *ret)
 {
 	struct err err = ERR_INIT;
 
-	if (!ctl->client) {
-		struct rest_config config = {.url = ctl->url, .key = ctl->key};
-
-		if (verb->is_admin || ctl->socket) {
-			config.socket = ctl->socket ? ctl->socket : admin_socket();
-		} else if (!ctl->key && request->row->scope != API_SCOPE_ANONYMOUS) {
-			fprintf(stderr,
-				"paddockctl: set PADDOCK_API_KEY to your key, or use --key\n");
-			return CTL_EXIT_USAGE;
-		}
-		ctl->client = rest_client_new(&config, &err);
-		if (!ctl->client) {
-			fprintf(stderr, "paddockctl: PADDOCK_URL: %s\n", err.msg);
-			return CTL_EXIT_USAGE;
-		}
+	if (!ctl->client && make_client(ctl, verb) != 0) {
+		return CTL_EXIT_USAGE;
 	}
 	if (rest_call(ctl->client, request, ret, &err) == 0) {
 		return 0;
+	}
+	if (err.kind == ERR_CANCELLED) {
+		return CTL_EXIT_FAILED;
 	}
 	print_failure(&err, ret);
 	return api_error_of(err.kind)->exit_code;
@@ -77,32 +87,6 @@ int ctl_call(struct ctl *ctl, const struct ctl_verb *verb, const char *id, json_
 		request.query = values;
 	}
 	return ctl_call_request(ctl, verb, &request, ret);
-}
-
-static void print_name(const struct ctl_verb *verb, FILE *out)
-{
-	fprintf(out, "%s%s%s", verb->noun ? verb->noun : "", verb->noun ? " " : "", verb->name);
-}
-
-void ctl_usage(const struct ctl_verb *verb, FILE *out)
-{
-	const struct api_row *row = api_row(verb->op);
-
-	fprintf(out, "usage: paddockctl ");
-	print_name(verb, out);
-	fprintf(out, " [OPTIONS]%s%s\n%s.\n", verb->usage[0] ? " " : "", verb->usage, verb->doc);
-	for (const struct api_field *f = row->fields; f && f->name; f++) {
-		char option[64];
-
-		if ((f->in & ~(unsigned)API_IN_PATH) == 0) {
-			continue;
-		}
-		snprintf(option, sizeof option, "--%s", f->name);
-		for (char *c = option; *c; c++) {
-			*c = (char)(*c == '_' ? '-' : *c);
-		}
-		fprintf(out, "  %-22s %s\n", option, f->doc);
-	}
 }
 
 static void print_help(FILE *out)
@@ -158,7 +142,11 @@ static int read_global_options(struct ctl *ctl, int argc, char **argv)
 			size_t n = strlen(settings[k].name);
 			const char **to = (const char **)((char *)ctl + settings[k].offset);
 
-			if (strcmp(argv[i], settings[k].name) == 0 && i + 1 < argc) {
+			if (strcmp(argv[i], settings[k].name) == 0) {
+				if (i + 1 == argc) {
+					fprintf(stderr, "paddockctl: %s needs a value\n", argv[i]);
+					return -1;
+				}
 				*to = argv[++i];
 				found = true;
 			} else if (strncmp(argv[i], settings[k].name, n) == 0 &&
@@ -176,24 +164,7 @@ static int read_global_options(struct ctl *ctl, int argc, char **argv)
 	return i;
 }
 
-/* --json may stand behind the verb, too; it is taken out of what the verb sees. */
-static void take_json_flag(struct ctl *ctl, int *argc, char **argv)
-{
-	for (int i = 0; i < *argc && strcmp(argv[i], "--") != 0; i++) {
-		if (strcmp(argv[i], "--json") == 0) {
-			ctl->is_json = true;
-			memmove(argv + i, argv + i + 1, (size_t)(*argc - i) * sizeof *argv);
-			(*argc)--;
-			return;
-		}
-		/* What follows the sandbox of exec belongs to the guest's command. */
-		if (argv[i][0] != '-' && i > 0 && argv[i - 1][0] != '-') {
-			return;
-		}
-	}
-}
-
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	const char *url = environment("PADDOCK_URL");
 	struct ctl ctl = {.url = url ? url : DEFAULT_URL, .key = environment("PADDOCK_API_KEY")};
@@ -221,10 +192,17 @@ int main(int argc, char **argv)
 		ctl_usage(verb, stdout);
 		return 0;
 	}
-	take_json_flag(&ctl, &argc, argv);
 	int status = verb->run(&ctl, verb, argc, argv);
 	rest_client_free(ctl.client);
-	if (fflush(stdout) != 0) {
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	int status = run(argc, argv);
+
+	/* An earlier failure is known to ferror() alone. */
+	if (fflush(stdout) != 0 || ferror(stdout)) {
 		fprintf(stderr, "paddockctl: writing the output failed\n");
 		return CTL_EXIT_FAILED;
 	}

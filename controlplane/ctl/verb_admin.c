@@ -12,7 +12,7 @@ static int admin_call(struct ctl *ctl, const struct ctl_verb *verb, int argc, ch
 	_cleanup_ctl_options_ struct ctl_options options;
 	const char *id = NULL;
 
-	if (ctl_options_read(&options, api_row(verb->op), NULL, false, argc, argv) != 0 ||
+	if (ctl_options_read(ctl, &options, api_row(verb->op), NULL, false, argc, argv) != 0 ||
 		ctl_expect(verb, &options, least, most) != 0) {
 		return CTL_EXIT_USAGE;
 	}
@@ -27,16 +27,23 @@ static int admin_call(struct ctl *ctl, const struct ctl_verb *verb, int argc, ch
 	return ctl_call(ctl, verb, id, options.values, ret);
 }
 
-static void print_list(
-	const struct ctl *ctl, json_object *answer, const struct ctl_column *columns, size_t count)
+static int print_list(const struct ctl *ctl, int status, json_object *answer,
+	const struct ctl_column *columns, size_t count)
 {
-	json_object *data = NULL;
-
+	if (status != 0) {
+		return status;
+	}
 	if (ctl->is_json) {
 		ctl_print_json(answer);
-	} else if (json_object_object_get_ex(answer, "data", &data)) {
-		ctl_print_table(data, columns, count);
+		return 0;
 	}
+	json_object *data = ctl_array(answer, "data");
+
+	if (!data) {
+		return CTL_EXIT_FAILED;
+	}
+	ctl_print_table(data, columns, count);
+	return 0;
 }
 
 static int print_one(const struct ctl *ctl, int status, json_object *answer)
@@ -65,10 +72,7 @@ int ctl_account_list(struct ctl *ctl, const struct ctl_verb *verb, int argc, cha
 	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
 	int status = admin_call(ctl, verb, argc, argv, NULL, 0, 0, &response);
 
-	if (status == 0) {
-		print_list(ctl, response.json, columns, ARRAY_SIZE(columns));
-	}
-	return status;
+	return print_list(ctl, status, response.json, columns, ARRAY_SIZE(columns));
 }
 
 int ctl_key_create(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv)
@@ -89,10 +93,7 @@ int ctl_key_list(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **
 	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
 	int status = admin_call(ctl, verb, argc, argv, fields, 0, 1, &response);
 
-	if (status == 0) {
-		print_list(ctl, response.json, columns, ARRAY_SIZE(columns));
-	}
-	return status;
+	return print_list(ctl, status, response.json, columns, ARRAY_SIZE(columns));
 }
 
 int ctl_key_revoke(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv)
@@ -111,10 +112,7 @@ int ctl_images(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **ar
 	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
 	int status = admin_call(ctl, verb, argc, argv, NULL, 0, 0, &response);
 
-	if (status == 0) {
-		print_list(ctl, response.json, columns, ARRAY_SIZE(columns));
-	}
-	return status;
+	return print_list(ctl, status, response.json, columns, ARRAY_SIZE(columns));
 }
 
 /* Exits with 1 when something is wrong, so that a script can ask. */
@@ -152,9 +150,9 @@ int ctl_doctor(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **ar
 {
 	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
 	int status = admin_call(ctl, verb, argc, argv, NULL, 0, 0, &response);
-	json_object *findings = NULL;
+	json_object *findings = status == 0 ? ctl_array(response.json, "findings") : NULL;
 
-	if (status != 0 || !json_object_object_get_ex(response.json, "findings", &findings)) {
+	if (!findings) {
 		return status ? status : CTL_EXIT_FAILED;
 	}
 	if (ctl->is_json) {

@@ -12,8 +12,10 @@ struct input {
 	size_t len;
 };
 
-/* In base64 it must fit into the largest body that the service takes by default. */
-#define INPUT_MAX ((size_t)32 * 1024 * 1024)
+/* In base64, and with the command beside it, it must fit into a JSON body. */
+#define INPUT_MAX_MIB 11
+#define INPUT_MAX     ((size_t)INPUT_MAX_MIB * 1024 * 1024)
+_Static_assert(BASE64_ENCODED_BYTES(INPUT_MAX) + 1024 * 1024 < API_JSON_MAX_BYTES, "room for both");
 
 static int read_stdin(struct input *input)
 {
@@ -36,7 +38,8 @@ static int read_stdin(struct input *input)
 		input->len += (size_t)n;
 		if (input->len > INPUT_MAX) {
 			fprintf(stderr,
-				"paddockctl: stdin is larger than 32 MiB; push it as a file\n");
+				"paddockctl: stdin is larger than %d MiB; push it as a file\n",
+				INPUT_MAX_MIB);
 			return -1;
 		}
 		if (input->len == size) {
@@ -71,7 +74,7 @@ static int write_base64(json_object *text, FILE *out)
 }
 
 /* The bytes where the output isn't UTF-8, else the text. */
-static void write_output(json_object *answer, const char *name, const char *base64_name, FILE *out)
+static int write_output(json_object *answer, const char *name, const char *base64_name, FILE *out)
 {
 	json_object *member = NULL;
 
@@ -79,11 +82,13 @@ static void write_output(json_object *answer, const char *name, const char *base
 		if (write_base64(member, out) != 0) {
 			fprintf(stderr, "paddockctl: the service's %s is not base64\n",
 				base64_name);
+			return -1;
 		}
 	} else if (json_object_object_get_ex(answer, name, &member) && member) {
 		fwrite(json_object_get_string(member), 1,
 			(size_t)json_object_get_string_len(member), out);
 	}
+	return 0;
 }
 
 static int print_result(const struct ctl *ctl, json_object *answer)
@@ -91,8 +96,10 @@ static int print_result(const struct ctl *ctl, json_object *answer)
 	json_object *code = NULL;
 	json_object *flag = NULL;
 
+	/* What doesn't fit into an exit status would come out as another one, 256 as success. */
 	if (!json_object_object_get_ex(answer, "exit_code", &code) ||
-		!json_object_is_type(code, json_type_int)) {
+		!json_object_is_type(code, json_type_int) || json_object_get_int64(code) < 0 ||
+		json_object_get_int64(code) > 255) {
 		fprintf(stderr, "paddockctl: the service's answer has no exit code\n");
 		return CTL_EXIT_FAILED;
 	}
@@ -100,9 +107,10 @@ static int print_result(const struct ctl *ctl, json_object *answer)
 		ctl_print_json(answer);
 		return json_object_get_int(code);
 	}
-	write_output(answer, "stdout", "stdout_base64", stdout);
-	fflush(stdout);
-	write_output(answer, "stderr", "stderr_base64", stderr);
+	if (write_output(answer, "stdout", "stdout_base64", stdout) != 0 || fflush(stdout) != 0 ||
+		write_output(answer, "stderr", "stderr_base64", stderr) != 0) {
+		return CTL_EXIT_FAILED;
+	}
 	if (json_object_object_get_ex(answer, "timed_out", &flag) &&
 		json_object_get_boolean(flag)) {
 		fprintf(stderr, "paddockctl: the command ran out of time\n");
@@ -122,7 +130,7 @@ int ctl_exec(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv
 	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
 	struct input input = {0};
 
-	if (ctl_options_read(&options, row, own, true, argc, argv) != 0 ||
+	if (ctl_options_read(ctl, &options, row, own, true, argc, argv) != 0 ||
 		ctl_expect(verb, &options, 1, CTL_POSITIONALS_MAX) != 0) {
 		return CTL_EXIT_USAGE;
 	}
@@ -135,7 +143,8 @@ int ctl_exec(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv
 		json_object_object_add(options.values, "args", args);
 	}
 	bool has_stdin = !options.own[0] && !isatty(STDIN_FILENO) &&
-			 !json_object_object_get_ex(options.values, "stdin", NULL);
+			 !json_object_object_get_ex(options.values, "stdin", NULL) &&
+			 !json_object_object_get_ex(options.values, "stdin_base64", NULL);
 	if (has_stdin && read_stdin(&input) != 0) {
 		free(input.data);
 		return CTL_EXIT_FAILED;

@@ -9,7 +9,7 @@
 static int simple_call(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv,
 	size_t count, struct ctl_options *options, struct rest_response *ret)
 {
-	if (ctl_options_read(options, api_row(verb->op), NULL, false, argc, argv) != 0 ||
+	if (ctl_options_read(ctl, options, api_row(verb->op), NULL, false, argc, argv) != 0 ||
 		ctl_expect(verb, options, count, count) != 0) {
 		return CTL_EXIT_USAGE;
 	}
@@ -30,7 +30,7 @@ int ctl_create(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **ar
 	_cleanup_ctl_options_ struct ctl_options options;
 	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
 
-	if (ctl_options_read(&options, api_row(verb->op), NULL, false, argc, argv) != 0 ||
+	if (ctl_options_read(ctl, &options, api_row(verb->op), NULL, false, argc, argv) != 0 ||
 		ctl_expect(verb, &options, 0, 1) != 0) {
 		return CTL_EXIT_USAGE;
 	}
@@ -77,19 +77,25 @@ int ctl_list(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv
 	_cleanup_ctl_options_ struct ctl_options options = {0};
 	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
 	int status = simple_call(ctl, verb, argc, argv, 0, &options, &response);
-	json_object *data = NULL;
 
 	if (status != 0) {
 		return status;
 	}
 	if (ctl->is_json) {
 		ctl_print_json(response.json);
-	} else if (json_object_object_get_ex(response.json, "data", &data)) {
-		ctl_print_table(data, columns, ARRAY_SIZE(columns));
-		if (ctl_member(response.json, "next_cursor")[0]) {
-			fprintf(stderr, "more: --cursor %s\n",
-				ctl_member(response.json, "next_cursor"));
-		}
+		return 0;
+	}
+	json_object *data = ctl_array(response.json, "data");
+	const char *cursor = ctl_member(response.json, "next_cursor");
+
+	if (!data) {
+		return CTL_EXIT_FAILED;
+	}
+	ctl_print_table(data, columns, ARRAY_SIZE(columns));
+	if (cursor[0]) {
+		fputs("paddockctl: there are more: --cursor ", stderr);
+		ctl_print_text(cursor, strlen(cursor), stderr);
+		fputc('\n', stderr);
 	}
 	return 0;
 }
@@ -101,13 +107,13 @@ int ctl_extend(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **ar
 	char *option[] = {(char *)"--minutes", NULL};
 	struct ctl_options minutes;
 
-	if (ctl_options_read(&options, api_row(verb->op), NULL, false, argc, argv) != 0 ||
+	if (ctl_options_read(ctl, &options, api_row(verb->op), NULL, false, argc, argv) != 0 ||
 		ctl_expect(verb, &options, 1, 2) != 0) {
 		return CTL_EXIT_USAGE;
 	}
 	if (options.positional_count == 2) {
 		option[1] = (char *)options.positionals[1];
-		int rc = ctl_options_read(&minutes, api_row(verb->op), NULL, false, 2, option);
+		int rc = ctl_options_read(ctl, &minutes, api_row(verb->op), NULL, false, 2, option);
 		_cleanup_json_ json_object *values = minutes.values;
 		json_object *value = NULL;
 
@@ -129,7 +135,7 @@ int ctl_destroy(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **a
 	_cleanup_ctl_options_ struct ctl_options options;
 	int status = 0;
 
-	if (ctl_options_read(&options, api_row(verb->op), NULL, false, argc, argv) != 0 ||
+	if (ctl_options_read(ctl, &options, api_row(verb->op), NULL, false, argc, argv) != 0 ||
 		ctl_expect(verb, &options, 1, CTL_POSITIONALS_MAX) != 0) {
 		return CTL_EXIT_USAGE;
 	}

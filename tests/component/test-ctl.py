@@ -5,11 +5,14 @@ import http.server
 import json
 import os
 import pathlib
+import resource
+import signal
 import socketserver
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 import urllib.parse
 
@@ -49,6 +52,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(raw) + cut))
         self.end_headers()
         self.wfile.write(raw)
+        self.wfile.flush()
+        self.server.resume.wait(60)
         if cut:
             self.close_connection = True
 
@@ -76,20 +81,30 @@ class Ctl(unittest.TestCase):
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
     def serve(self, server):
-        server.seen, server.script = [], (200, {}, 0)
+        server.seen, server.script, server.resume = [], (200, {}, 0), threading.Event()
+        server.resume.set()
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
         return server
 
-    def ctl(self, *args, stdin=b"", env=None):
+    def environment(self, env=None):
         environment = {"PATH": os.environ["PATH"], "PADDOCK_URL": self.url, "PADDOCK_API_KEY": KEY}
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
             if name in os.environ:
                 environment[name] = os.environ[name]
         environment.update(env or {})
+        return {k: v for k, v in environment.items() if v is not None}
+
+    def ctl(self, *args, stdin=b"", env=None):
         return subprocess.run([PROGRAM, *args], input=stdin, capture_output=True, timeout=60,
-                              env={k: v for k, v in environment.items() if v is not None})
+                              env=self.environment(env))
+
+    def admin(self, content):
+        """A scripted admin socket, and the environment that leads there."""
+        server = self.serve(UnixServer(str(self.dir / "admin.sock"), Handler))
+        server.script = (200, content, 0)
+        return server, {"PADDOCK_STATE_DIR": str(self.dir), "PADDOCK_API_KEY": None}
 
     def script(self, content, status=200, cut=0):
         self.server.script = (status, content, cut)
@@ -148,6 +163,39 @@ class Ctl(unittest.TestCase):
         self.assertEqual(self.server.seen, [])
         self.assertEqual(self.ctl("--socket", path, "list").returncode, 0)
 
+    def test_keys_and_accounts_are_listed_by_the_services_names(self):
+        server, env = self.admin({"data": [
+            {"id": "ac_1", "name": "team", "created_at": "2026-01-02T03:04:05Z", "disabled": False}]})
+        done = self.ctl("account", "list", env=env)
+        self.assertRegex(done.stdout.decode(), r"ID +NAME +CREATED +DISABLED\n"
+                         r"ac_1 +team +2026-01-02T03:04:05Z +false\n")
+        server.script = (200, {"data": [
+            {"id": "ky_1", "account": "ac_1", "name": None, "hint": "wxyz", "created_at": "C",
+             "revoked_at": None, "last_used_at": "U"}]}, 0)
+        done = self.ctl("key", "list", "team", env=env)
+        self.assertRegex(done.stdout.decode(),
+                         r"ID +ACCOUNT +NAME +ENDS IN +CREATED +LAST USED +REVOKED\n"
+                         r"ky_1 +ac_1 +- +wxyz +C +U +-\n")
+        self.assertEqual(server.seen[-1]["query"], {"account": ["team"]})
+
+    def test_keys_and_accounts_are_made_and_revoked(self):
+        server, env = self.admin({"id": "ky_1", "key": "pdk_once"})
+        self.assertIn(b"key: pdk_once\n", self.ctl("key", "create", "team", "laptop", env=env).stdout)
+        self.assertEqual(json.loads(server.seen[-1]["body"]), {"account": "team", "name": "laptop"})
+        self.ctl("account", "create", "team", env=env)
+        self.assertEqual(json.loads(server.seen[-1]["body"]), {"name": "team"})
+        self.ctl("key", "revoke", "ky_1", env=env)
+        self.assertEqual((server.seen[-1]["method"], server.seen[-1]["path"]),
+                         ("DELETE", "/v1/admin/keys/ky_1"))
+
+    def test_an_extension_is_a_number_of_minutes(self):
+        self.script({"id": "sb_1", "expires_at": "2026"})
+        for args in (["extend", "sb_1", "5"], ["extend", "sb_1", "--minutes", "5"],
+                     ["extend", "sb_1", "5", "--json"]):
+            self.assertEqual(self.ctl(*args).returncode, 0, args)
+            self.assertEqual(json.loads(self.last["body"]), {"minutes": 5}, args)
+            self.assertEqual(self.last["path"], "/v1/sandboxes/sb_1/extend")
+
     # -- exec
 
     def test_exec_ends_with_the_commands_status(self):
@@ -160,6 +208,8 @@ class Ctl(unittest.TestCase):
         self.ctl("exec", "--cwd", "/tmp", "sb_1", "ls", "--json", "-l", "--", "x")
         self.assertEqual(json.loads(self.last["body"]),
                          {"cwd": "/tmp", "args": ["ls", "--json", "-l", "--", "x"]})
+        self.ctl("exec", "--no-stdin", "sb_1", "ls", "--json")
+        self.assertEqual(json.loads(self.last["body"]), {"args": ["ls", "--json"]})
         self.ctl("exec", "sb_1", "--", "ls", "--cwd")
         self.assertEqual(json.loads(self.last["body"]), {"args": ["ls", "--cwd"]})
 
@@ -188,6 +238,37 @@ class Ctl(unittest.TestCase):
         self.script({"exit_code": 0}, cut=50)
         self.assertEqual(self.ctl("exec", "sb_1", "x").returncode, 125)
 
+    def test_an_exit_code_that_is_none_is_no_success(self):
+        for code in (256, -1, 2**40, "0", None, 0.0):
+            self.exec_answer(exit_code=code)
+            self.assertEqual(self.ctl("exec", "sb_1", "x").returncode, 125, code)
+        self.exec_answer(stdout_base64="?")
+        self.assertEqual(self.ctl("exec", "sb_1", "x").returncode, 125)
+
+    def test_an_output_that_can_not_be_written_is_a_failure(self):
+        for answer, args in (({"exit_code": 0, "stdout": "x" * 100000}, ["exec", "sb_1", "x"]),
+                             ({"exit_code": 0, "stdout": "x"}, ["exec", "sb_1", "x"]),
+                             ({"data": []}, ["list"])):
+            self.script(answer)
+            with open("/dev/full", "r+b", buffering=0) as full:
+                done = subprocess.run([PROGRAM, *args], stdin=subprocess.DEVNULL, stdout=full,
+                                      stderr=subprocess.PIPE, env=self.environment(), timeout=60)
+            self.assertEqual(done.returncode, 125, args)
+            self.assertIn(b"output", done.stderr)
+
+    def test_given_stdin_is_not_replaced_by_ours(self):
+        self.exec_answer()
+        self.ctl("exec", "--stdin-base64", "aGk=", "sb_1", "cat", stdin=b"ours")
+        self.assertEqual(json.loads(self.last["body"])["stdin_base64"], "aGk=")
+        self.ctl("exec", "--stdin", "hi", "sb_1", "cat", stdin=b"ours")
+        self.assertEqual(json.loads(self.last["body"]), {"stdin": "hi", "args": ["cat"]})
+
+    def test_a_large_stdin_is_refused_before_the_call(self):
+        done = self.ctl("exec", "sb_1", "cat", stdin=bytes(12 * 1024 * 1024))
+        self.assertEqual(done.returncode, 125)
+        self.assertIn(b"push", done.stderr)
+        self.assertEqual(self.server.seen, [])
+
     # -- files
 
     def test_push_sends_bytes_and_mode(self):
@@ -213,6 +294,84 @@ class Ctl(unittest.TestCase):
         done = self.ctl("pull", "sb_1", "/x")
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(done.stdout, b"")
+
+    def test_a_broken_download_leaves_what_was_there(self):
+        local = self.dir / "out"
+        local.write_bytes(b"old")
+        self.script(b"half", cut=4)
+        self.assertNotEqual(self.ctl("pull", "sb_1", "/x", str(local)).returncode, 0)
+        self.assertEqual(local.read_bytes(), b"old")
+        self.assertEqual(list(self.dir.iterdir()), [local])
+
+    def test_a_killed_download_leaves_no_file(self):
+        self.script(b"half", cut=4)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self.server.resume.clear()
+            process = subprocess.Popen([PROGRAM, "pull", "sb_1", "/x", str(self.dir / "out")],
+                                       env=self.environment())
+            self.addCleanup(self.end, process)
+            self.wait_for(lambda: any(f.read_bytes() == b"half" for f in self.dir.iterdir()))
+            process.send_signal(number)
+            self.assertEqual(process.wait(20), -number)
+            self.server.resume.set()
+            self.assertEqual(list(self.dir.iterdir()), [])
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+    def wait_for(self, condition, seconds=20):
+        until = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.01)
+
+    def test_a_download_keeps_mode_and_link_of_what_it_replaces(self):
+        self.script(b"new")
+        local, link = self.dir / "file", self.dir / "link"
+        local.write_bytes(b"old")
+        local.chmod(0o640)
+        link.symlink_to("file")
+        self.assertEqual(self.ctl("pull", "sb_1", "/x", str(link)).returncode, 0)
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(local.read_bytes(), b"new")
+        self.assertEqual(local.stat().st_mode & 0o7777, 0o640)
+        self.assertEqual(sorted(self.dir.iterdir()), [local, link])
+
+    def test_a_download_writes_to_what_is_no_file(self):
+        fifo = self.dir / "fifo"
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        self.script(b"content")
+        self.assertEqual(self.ctl("pull", "sb_1", "/x", str(fifo)).returncode, 0)
+        self.assertEqual(os.read(reader, 100), b"content")
+        self.assertTrue(fifo.is_fifo())
+        done = self.ctl("pull", "sb_1", "/x", str(self.dir))
+        self.assertEqual(done.returncode, 125)
+        self.assertIn(b"Is a directory", done.stderr)
+
+    def test_a_full_disk_is_told(self):
+        # By a limit rather than /dev/full: were it replaced, the host would lose its device.
+        def prepare():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4, 4))
+
+        self.script(b"content")
+        local = self.dir / "out"
+        done = subprocess.run([PROGRAM, "pull", "sb_1", "/x", local], stderr=subprocess.PIPE,
+                              env=self.environment(), preexec_fn=prepare, timeout=60)
+        self.assertEqual(done.returncode, 125)
+        self.assertEqual(done.stderr, f"paddockctl: write {local}: File too large\n".encode())
+        self.assertEqual(list(self.dir.iterdir()), [])
+
+    def test_long_lists_are_read(self):
+        self.script({"entries": [{"path": f"/w/{i}", "type": "file", "size_bytes": i, "mode": "0644",
+                                  "modified_at": "2026"} for i in range(10000)], "truncated": False})
+        done = self.ctl("ls", "sb_1", "/w", "--limit", "10000")
+        self.assertEqual((done.returncode, done.stdout.count(b"\n")), (0, 10000), done.stderr)
 
     def test_names_from_a_guest_can_not_drive_the_terminal(self):
         self.script({"entries": [{"name": "x", "path": "/w/\x1b[2J\x07\"q\"", "type": "file",
@@ -241,9 +400,21 @@ class Ctl(unittest.TestCase):
         self.script(b"<html>")
         self.assertIn(b"JSON", self.ctl("list").stderr)
 
+    def test_an_answer_of_another_shape_is_a_failure(self):
+        for answer in (b"", b"[]", b"null", {}, {"data": 3}, {"data": None}):
+            self.script(answer)
+            self.assertEqual(self.ctl("list").returncode, 125, answer)
+        for answer in (b"", b"[]"):
+            self.script(answer)
+            for args in (["get", "sb_1"], ["--json", "get", "sb_1"], ["ls", "sb_1"], ["create"]):
+                self.assertEqual(self.ctl(*args).returncode, 125, args)
+        _, env = self.admin({"findings": "none"})
+        self.assertEqual(self.ctl("doctor", env=env).returncode, 125)
+
     def test_bad_usage_says_how(self):
         for args in (["nonsense"], ["create", "--nonsense", "1"], ["get"], ["extend", "sb_1", "x"],
-                     ["create", "--size"], ["create", "--env", "novalue"], ["--nonsense", "list"]):
+                     ["create", "--size"], ["create", "--env", "novalue"], ["--nonsense", "list"],
+                     ["create", "--no-wait=yes"], ["exec", "--no-stdin=1", "sb_1", "x"], ["--url"]):
             done = self.ctl(*args)
             self.assertEqual(done.returncode, 2, args)
             self.assertTrue(done.stderr, args)
@@ -259,7 +430,8 @@ class Ctl(unittest.TestCase):
 
     def test_json_is_one_line(self):
         self.script({"id": "sb_1", "metadata": {"a": "b"}})
-        for args in (["--json", "get", "sb_1"], ["get", "--json", "sb_1"], ["get", "sb_1", "--json"]):
+        for args in (["--json", "get", "sb_1"], ["get", "--json", "sb_1"], ["get", "sb_1", "--json"],
+                     ["destroy", "sb_1", "--json"], ["push", "sb_1", "-", "/x", "--json"]):
             self.assertEqual(self.ctl(*args).stdout, b'{"id":"sb_1","metadata":{"a":"b"}}\n', args)
 
     def test_the_doctors_verdict_is_the_exit_status(self):
