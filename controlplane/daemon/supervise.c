@@ -13,12 +13,14 @@
  * configuration is wrong (78, EX_CONFIG of sysexits.h): that takes a person. SIGTERM and SIGINT are
  * passed on, and once the command has ended so does this, with the command's status. SIGHUP starts
  * the command again where it isn't running: with --no-restart that is the only way. FILE holds the
- * command's process id while it runs.
+ * command's process id while it runs; it appears whole.
  */
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,15 +30,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RESTART_PAUSE_S 1
+#include "base/macros.h"
+
+#define RESTART_PAUSE_MS 1000
+#define NEVER_RAN        (1 << 8) /* as waitpid() would tell an exit with 1 */
 
 struct supervisor {
 	char **command;
 	const char *pid_file;
 	bool restarts;
 	bool is_stopping;
-	pid_t child; /* 0: not running */
-	int status;  /* of the last child that ended */
+	pid_t child;    /* 0: not running */
+	int status;     /* of the last child that ended */
+	int64_t due_ms; /* when it is started again */
 };
 
 static void write_pid(const struct supervisor *s)
@@ -48,12 +54,27 @@ static void write_pid(const struct supervisor *s)
 		unlink(s->pid_file);
 		return;
 	}
-	FILE *f = fopen(s->pid_file, "we");
+	/* Whoever waits for the file must not find it empty. */
+	char temporary[PATH_MAX];
+	int n = snprintf(temporary, sizeof temporary, "%s.new", s->pid_file);
+	FILE *f = n < (int)sizeof temporary ? fopen(temporary, "we") : NULL;
+	bool is_written = f && fprintf(f, "%d\n", (int)s->child) > 0;
 
-	if (!f || fprintf(f, "%d\n", (int)s->child) < 0 || fclose(f) != 0) {
+	if (f && fclose(f) != 0) {
+		is_written = false;
+	}
+	if (!is_written || rename(temporary, s->pid_file) != 0) {
 		fprintf(stderr, "<4>paddock-supervise: write %s: %s\n", s->pid_file,
 			strerror(errno));
 	}
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 static void start(struct supervisor *s, const sigset_t *inherited)
@@ -69,6 +90,7 @@ static void start(struct supervisor *s, const sigset_t *inherited)
 	}
 	if (child < 0) {
 		fprintf(stderr, "<3>paddock-supervise: fork: %s\n", strerror(errno));
+		s->due_ms = now_ms() + RESTART_PAUSE_MS;
 		return;
 	}
 	s->child = child;
@@ -85,6 +107,7 @@ static void reap(struct supervisor *s)
 		if (pid == s->child) {
 			s->child = 0;
 			s->status = status;
+			s->due_ms = now_ms() + RESTART_PAUSE_MS;
 			write_pid(s);
 		}
 	}
@@ -101,14 +124,32 @@ static bool is_worth_a_restart(int status)
 	return !WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != EX_CONFIG);
 }
 
-/* Until it is to end. Waits for signals, and for the pause before a restart. */
+/* The next signal; 0: the pause before a restart is over. */
+static int wait_signal(const struct supervisor *s, const sigset_t *signals)
+{
+	for (;;) {
+		/* Orphans that end meanwhile must not put the restart off. */
+		int64_t left = MAX(s->due_ms - now_ms(), INT64_C(0));
+		const struct timespec pause = {left / 1000, left % 1000 * 1000000};
+		bool has_pause = s->child == 0 && s->restarts && !s->is_stopping;
+		int sig = has_pause ? sigtimedwait(signals, NULL, &pause)
+				    : sigwaitinfo(signals, NULL);
+
+		if (sig > 0) {
+			return sig;
+		}
+		if (errno == EAGAIN) {
+			return 0;
+		}
+	}
+}
+
+/* Until it is to end. */
 static int run(struct supervisor *s, const sigset_t *signals, const sigset_t *inherited)
 {
 	start(s, inherited);
 	for (;;) {
-		const struct timespec pause = {.tv_sec = RESTART_PAUSE_S};
-		bool is_due = s->child == 0 && s->restarts && !s->is_stopping;
-		int sig = is_due ? sigtimedwait(signals, NULL, &pause) : sigwaitinfo(signals, NULL);
+		int sig = wait_signal(s, signals);
 
 		if (sig == SIGCHLD) {
 			reap(s);
@@ -117,7 +158,8 @@ static int run(struct supervisor *s, const sigset_t *signals, const sigset_t *in
 			if (s->child > 0) {
 				kill(s->child, SIGTERM);
 			}
-		} else if ((sig == SIGHUP || (sig < 0 && errno == EAGAIN)) && s->child == 0) {
+		} else if (s->child == 0) {
+			/* SIGHUP, or the pause is over. */
 			start(s, inherited);
 		}
 		bool is_over = s->is_stopping || (s->restarts && !is_worth_a_restart(s->status));
@@ -129,7 +171,7 @@ static int run(struct supervisor *s, const sigset_t *signals, const sigset_t *in
 
 int main(int argc, char **argv)
 {
-	struct supervisor s = {.restarts = true};
+	struct supervisor s = {.restarts = true, .status = NEVER_RAN};
 	sigset_t signals;
 	sigset_t inherited;
 	int i = 1;
@@ -154,6 +196,8 @@ int main(int argc, char **argv)
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGHUP);
+	/* Where a parent left it ignored, the kernel would reap, and not tell us. */
+	signal(SIGCHLD, SIG_DFL);
 	if (sigprocmask(SIG_BLOCK, &signals, &inherited) != 0 ||
 		prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
 		fprintf(stderr, "<3>paddock-supervise: %s\n", strerror(errno));

@@ -2,6 +2,7 @@
 """paddock-supervise: restarts, signals, and orphans that don't stay. usage: test-supervise.py PROGRAM"""
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -28,11 +29,11 @@ class Supervise(unittest.TestCase):
         self.starts = self.dir / "starts"
         self.pid_file = self.dir / "pid"
 
-    def start(self, script, *options):
+    def start(self, script, *options, prepare=None):
         """The script sees $STARTS, a file that gets a line with each start."""
         process = subprocess.Popen(
             [PROGRAM, "--pid-file", self.pid_file, *options, "sh", "-c", f"echo >>$STARTS; {script}"],
-            env=dict(os.environ, STARTS=str(self.starts)))
+            env=dict(os.environ, STARTS=str(self.starts)), preexec_fn=prepare)
         self.addCleanup(self.end, process)
         return process
 
@@ -59,6 +60,61 @@ class Supervise(unittest.TestCase):
         process = self.start("exit 78")
         self.assertEqual(process.wait(20), 78)
         self.assertEqual(self.count(), 1)
+
+    def test_orphans_do_not_put_a_restart_off(self):
+        # One ends every 0.2 s, for 20 s or until the second start is over.
+        process = self.start("[ $(wc -l <$STARTS) -ge 2 ] && exit 0; "
+                             "(i=0; while [ $i -lt 100 ] && [ ! -e $STARTS.stop ]; do "
+                             "(sleep 0.1 &); sleep 0.2; i=$((i+1)); done; echo >$STARTS.over) & "
+                             "exit 3")
+        try:
+            self.assertEqual(process.wait(15), 0)
+        finally:
+            (self.dir / "starts.stop").touch()
+            wait_for((self.dir / "starts.over").exists, "no more orphans are made")
+        self.assertEqual(self.count(), 2)
+
+    def test_an_ignored_sigchld_is_no_obstacle(self):
+        process = self.start("exit 0",
+                             prepare=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.assertEqual(process.wait(20), 0)
+        self.assertEqual(self.count(), 1)
+
+    @unittest.skipIf(os.getuid() != 0, "needs a user without processes of its own")
+    def test_a_fork_that_fails_is_tried_again_and_is_no_success(self):
+        def prepare():
+            resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+            os.setgid(64321)
+            os.setuid(64321)
+
+        copy = self.dir / "supervise"
+        copy.write_bytes(pathlib.Path(PROGRAM).read_bytes())
+        copy.chmod(0o755)
+        self.dir.chmod(0o755)
+        process = subprocess.Popen([copy, "true"], preexec_fn=prepare, stderr=subprocess.PIPE,
+                                   env=dict(os.environ, ASAN_OPTIONS="detect_leaks=0"), text=True)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(self.end, process)
+        for _ in range(3):
+            self.assertIn("fork", process.stderr.readline())
+        process.terminate()
+        self.assertEqual(process.wait(20), 1)
+
+    def test_the_pid_file_is_never_empty(self):
+        process = self.start("exec sleep 60", "--no-restart")
+        wait_for(self.pid_file.exists, "the pid file")
+        pid = int(self.pid_file.read_text())
+        parent = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]
+        self.assertEqual(int(parent), process.pid)
+        self.assertEqual([f for f in self.dir.iterdir() if f.name.startswith("pid")],
+                         [self.pid_file])
+
+    def test_a_pid_file_that_can_not_be_written_is_no_reason_to_stop(self):
+        process = subprocess.Popen([PROGRAM, "--pid-file", "/nonexistent/pid", "sh", "-c", "exit 0"],
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        self.assertIn("/nonexistent/pid", process.communicate(timeout=20)[1])
+        self.assertEqual(process.returncode, 0)
 
     def test_a_command_that_is_not_there_does_not_end_it(self):
         process = subprocess.Popen([PROGRAM, "--no-restart", "/no/such/command"],
