@@ -23,7 +23,8 @@
 #define MUX_STREAMS_RESERVED 4u
 /* Bytes of requests that wait to be sent; reserved calls may go beyond it. */
 #define MUX_WAITING_MAX_BYTES (4u * 1024u * 1024u)
-/* Streams that we gave up and the guest doesn't end. With more of them it counts as broken. */
+/* Streams that we gave up and the guest doesn't end. One that keeps more of them counts as broken.
+ */
 #define MUX_ORPHANS_MAX 16u
 
 /* Room that mux_write() needs: one frame. */

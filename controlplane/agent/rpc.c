@@ -15,7 +15,8 @@
  * the list of the dead, until the next turn.
  *
  * A call that ends without END leaves its stream behind as an orphan (mux.c); the guest is told to
- * stop it.
+ * stop it. Many at once are no fault of its (a client with many transfers went away); it is one
+ * when they stay too many for as long as a cancel may take.
  */
 
 static void free_dead(void *arg)
@@ -30,10 +31,23 @@ static void free_dead(void *arg)
 	}
 }
 
+static void on_orphans_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct rpc *rpc = arg;
+	struct err err;
+
+	(void)fd;
+	(void)what;
+	rpc_violation(&err, "cancelled calls don't end");
+	chan_give_up(rpc->chan, &err);
+}
+
 void rpc_init(struct rpc *rpc, struct loop *loop, const struct guest_timing *timing)
 {
 	*rpc = (struct rpc){.loop = loop, .timing = timing};
 	mux_init(&rpc->mux);
+	rpc->orphans_timer = evtimer_new(loop_base(loop), on_orphans_timer, rpc);
+	ASSERT(rpc->orphans_timer != NULL);
 	TAILQ_INIT(&rpc->calls);
 	TAILQ_INIT(&rpc->dead);
 }
@@ -41,6 +55,7 @@ void rpc_init(struct rpc *rpc, struct loop *loop, const struct guest_timing *tim
 static void end_all(struct rpc *rpc, const struct err *err)
 {
 	rpc->is_ready = false;
+	evtimer_del(rpc->orphans_timer);
 	for (struct guest_call *call; (call = TAILQ_FIRST(&rpc->calls));) {
 		rpc_finish(call, err);
 	}
@@ -61,6 +76,7 @@ void rpc_fini(struct rpc *rpc)
 	ASSERT(rpc->is_closed && TAILQ_EMPTY(&rpc->calls));
 	loop_cancel_deferred(rpc->loop, free_dead, rpc);
 	free_dead(rpc);
+	event_free(rpc->orphans_timer);
 }
 
 int rpc_check_ready(const struct rpc *rpc, struct err *err)
@@ -116,21 +132,25 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	rpc_finish(call, &err);
 }
 
+static void start_timer(struct event *timer, uint64_t delay_ms)
+{
+	struct timeval tv = {
+		.tv_sec = (time_t)(delay_ms / 1000),
+		.tv_usec = (suseconds_t)(delay_ms % 1000 * 1000),
+	};
+
+	ASSERT(evtimer_add(timer, &tv) == 0);
+}
+
 static void arm(struct guest_call *call)
 {
 	uint64_t at = due(call);
 	uint64_t now = clock_monotonic_ms();
 
-	if (at == UINT64_MAX) {
-		return;
+	if (at != UINT64_MAX) {
+		start_timer(call->timer,
+			at > now ? MIN(at - now, (uint64_t)24 * 60 * MS_PER_MINUTE) : 0);
 	}
-	uint64_t delay = at > now ? MIN(at - now, (uint64_t)24 * 60 * MS_PER_MINUTE) : 0;
-	struct timeval tv = {
-		.tv_sec = (time_t)(delay / 1000),
-		.tv_usec = (suseconds_t)(delay % 1000 * 1000),
-	};
-
-	ASSERT(evtimer_add(call->timer, &tv) == 0);
 }
 
 /* ---- start, cancel, finish ---- */
@@ -206,11 +226,8 @@ static void leave_stream(struct guest_call *call)
 	}
 	mux_abandon(&rpc->mux, stream);
 	chan_wake(rpc->chan);
-	if (rpc->mux.orphans > MUX_ORPHANS_MAX) {
-		struct err err;
-
-		rpc_violation(&err, "cancelled calls don't end");
-		chan_give_up(rpc->chan, &err);
+	if (rpc->mux.orphans > MUX_ORPHANS_MAX && !evtimer_pending(rpc->orphans_timer, NULL)) {
+		start_timer(rpc->orphans_timer, rpc->timing->cancel_ms);
 	}
 }
 
@@ -382,6 +399,9 @@ int rpc_frame(struct rpc *rpc, const struct frame *frame, struct err *err)
 	struct guest_call *call = event.owner;
 
 	if (event.kind == MUX_NOTHING) {
+		if (rpc->mux.orphans <= MUX_ORPHANS_MAX) {
+			evtimer_del(rpc->orphans_timer);
+		}
 		return 0;
 	}
 	call->progress_ms = clock_monotonic_ms();

@@ -84,6 +84,7 @@ struct rpc {
 	struct mux mux;
 	struct call_list calls;
 	struct call_list dead;
+	struct event *orphans_timer; /* runs while there are more than MUX_ORPHANS_MAX */
 	bool is_ready;
 	bool is_closed;
 };

@@ -268,6 +268,42 @@ static void test_guest_that_ends_nothing_is_dropped(void **state)
 	fixture_fini(&f);
 }
 
+static void test_receivers_that_leave_together_cost_a_sound_guest_nothing(void **state)
+{
+	enum { COUNT = 2 * MUX_ORPHANS_MAX };
+	struct fixture f;
+	struct record exec = {0};
+	struct record records[COUNT] = {0};
+	struct pipe *pipes[COUNT];
+
+	(void)state;
+	fixture_init(&f, &fixture_patient);
+	fixture_start(&f);
+	fixture_exec(&f, &exec, "x");
+	peer_expect(&f.peer, FRAME_EXEC);
+	for (unsigned i = 0; i < COUNT; i++) {
+		pipes[i] = pipe_new(f.loop, 100);
+		fixture_get(&f, &records[i], pipes[i]);
+		peer_expect(&f.peer, FRAME_FILE_GET);
+	}
+	for (unsigned i = 0; i < COUNT; i++) {
+		pipe_reader_free(pipes[i]);
+	}
+	for (unsigned i = 0; i < COUNT; i++) {
+		uint32_t stream = peer_expect(&f.peer, FRAME_CANCEL).stream;
+
+		peer_send_end(&f.peer, stream, STATUS_CANCELLED, "cancelled");
+	}
+	peer_send_exit(&f.peer, 1, 5, 0);
+	fixture_wait_done(&f, &exec);
+	assert_int_equal(exec.err.kind, ERR_NONE);
+	assert_int_equal(f.down, 0);
+	fixture_fini(&f);
+	for (unsigned i = 0; i < COUNT; i++) {
+		assert_int_equal(records[i].done, 1);
+	}
+}
+
 /* ---- a hostile guest ---- */
 
 static uint32_t random_number(uint64_t *seed)
@@ -509,6 +545,7 @@ int main(void)
 		cmocka_unit_test(test_file_calls_time_out_only_on_the_guests_turn),
 		cmocka_unit_test(test_loss_of_the_channel_ends_all_calls_once),
 		cmocka_unit_test(test_guest_that_ends_nothing_is_dropped),
+		cmocka_unit_test(test_receivers_that_leave_together_cost_a_sound_guest_nothing),
 		cmocka_unit_test(test_hostile_guest_gets_no_further_than_its_calls),
 		cmocka_unit_test(test_state_hook_may_close),
 		cmocka_unit_test(test_close_in_every_phase_of_the_session),
