@@ -8,8 +8,9 @@
 
 /*
  * Theory of operation. json-c validates syntax, depth and UTF-8 in strict mode, but silently keeps
- * the last of duplicate keys. So before it runs, scan_text() walks the raw text once: a stack
- * of the open objects, each with the spans of its keys; equal spans are a duplicate. Keys written
+ * the last of duplicate keys, and takes numbers like 1. and -01 and writes them as they came. So
+ * before it runs, scan_text() walks the raw text once: numbers by their grammar, and a stack of
+ * the open objects, each with the spans of its keys; equal spans are a duplicate. Keys written
  * with escapes are compared by their raw text, and any backslash in a key is refused: no field of
  * ours has one, and it closes the way around the comparison. User data (env, metadata) has keys
  * without escapes as well.
@@ -104,6 +105,44 @@ static int scan_string(
 	return 0;
 }
 
+static int unexpected(size_t i, struct err *err)
+{
+	return err_set(err, ERR_INVALID,
+		"the body is not valid JSON: unexpected character at byte %zu", i);
+}
+
+static size_t skip_digits(const char *text, size_t len, size_t i)
+{
+	while (i < len && text[i] >= '0' && text[i] <= '9') {
+		i++;
+	}
+	return i;
+}
+
+/* *pos is at a minus or a digit, and at the number's last character afterwards. */
+static int scan_number(const char *text, size_t len, size_t *pos, struct err *err)
+{
+	size_t start = *pos + (text[*pos] == '-');
+	size_t end = skip_digits(text, len, start);
+	bool is_good = end > start && (text[start] != '0' || end == start + 1);
+
+	if (is_good && end < len && text[end] == '.') {
+		start = end + 1;
+		end = skip_digits(text, len, start);
+		is_good = end > start;
+	}
+	if (is_good && end < len && (text[end] == 'e' || text[end] == 'E')) {
+		start = end + 1 + (end + 1 < len && (text[end + 1] == '+' || text[end + 1] == '-'));
+		end = skip_digits(text, len, start);
+		is_good = end > start;
+	}
+	if (!is_good) {
+		return unexpected(*pos, err);
+	}
+	*pos = end - 1;
+	return 0;
+}
+
 /* A value of one byte takes a hundred in memory. */
 static int count_value(struct key_scan *scan, struct err *err)
 {
@@ -156,12 +195,12 @@ static int scan_text(const char *text, size_t len, size_t values_max, struct err
 			}
 			break;
 		default:
-			if (text[i] == '\0' ||
-				!strchr(" \t\r\n,:0123456789+-.eEtrufalsn", text[i])) {
-				return err_set(err, ERR_INVALID,
-					"the body is not valid JSON: unexpected character at byte "
-					"%zu",
-					i);
+			if (text[i] == '-' || (text[i] >= '0' && text[i] <= '9')) {
+				if (scan_number(text, len, &i, err) != 0) {
+					return -1;
+				}
+			} else if (text[i] == '\0' || !strchr(" \t\r\n,:truefalsn", text[i])) {
+				return unexpected(i, err);
 			}
 		}
 	}

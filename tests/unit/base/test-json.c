@@ -106,9 +106,31 @@ static void test_what_follows_the_value_is_refused(void **state)
 static void test_lenient_forms_are_refused(void **state)
 {
 	static const char *const bad[] = {"{'a':1}", "{\"a\":1,}", "[1,]", "{a:1}", "NaN",
-		"Infinity", "01", "/* c */ {}", "\"\t\"", "TRUE", "{\"a\" 1}"};
+		"Infinity", "/* c */ {}", "\"\t\"", "TRUE", "{\"a\" 1}"};
 
 	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		refuse(bad[i], strlen(bad[i]), "not valid JSON");
+	}
+}
+
+static void test_numbers_are_those_of_json(void **state)
+{
+	static const char *const good[] = {
+		"0", "-0", "10", "-1.50", "0.5", "1e5", "1E+05", "[1,-2]", "{\"a\":1.0e-1}"};
+	static const char *const bad[] = {"01", "00", "-01", "-", "+1", "1.", "-1.e5", ".5", "-.5",
+		"01.5", "1e", "1e+", "1.5.5", "1-1", "--1", "[1.]", "[1 2]", "{\"a\":-01}", "e5",
+		"-Infinity", "1true"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		struct err err;
+		_cleanup_json_ json_object *obj = json_parse(good[i], strlen(good[i]), &err);
+
+		if (!obj) {
+			fail_msg("refused: %s", good[i]);
+		}
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		refuse(bad[i], strlen(bad[i]), "not valid JSON");
 	}
@@ -155,6 +177,7 @@ int main(void)
 		cmocka_unit_test(test_an_escaped_key_is_no_way_around),
 		cmocka_unit_test(test_what_follows_the_value_is_refused),
 		cmocka_unit_test(test_lenient_forms_are_refused),
+		cmocka_unit_test(test_numbers_are_those_of_json),
 		cmocka_unit_test(test_bad_utf8_is_refused),
 		cmocka_unit_test(test_depth_is_bounded),
 	};
