@@ -122,14 +122,19 @@ int fs_mkdir_parents(const char *path, mode_t mode, struct err *err)
 {
 	_cleanup_free_ char *copy = xstrdup(path);
 
-	for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+	/* "a/b/" is a/b, which has @mode. */
+	for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--) {
+		copy[n - 1] = '\0';
+	}
+	for (char *slash = strchr(copy + (*copy == '/'), '/'); slash;
+		slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
 		if (fs_mkdir(copy, 0755, err) != 0) {
 			return -1;
 		}
 		*slash = '/';
 	}
-	return fs_mkdir(path, mode, err);
+	return fs_mkdir(copy, mode, err);
 }
 
 int fs_remove(const char *path, struct err *err)

@@ -103,6 +103,10 @@ static void test_mkdir_sets_the_exact_mode_once(void **state)
 	assert_int_equal(mode_of(path), 0711);
 	assert_ok(fs_mkdir_parents(path, 0700, &err), &err);
 	assert_int_equal(mode_of(path), 0711);
+
+	_cleanup_free_ char *slashes = in_dir("m/p//");
+	assert_ok(fs_mkdir_parents(slashes, 0711, &err), &err);
+	assert_int_equal(mode_of(slashes), 0711);
 }
 
 static void test_remove_tree_does_not_follow_links(void **state)
