@@ -146,7 +146,8 @@ struct mux_stream *mux_open(
 		err_set(err, ERR_UNAVAILABLE, "the sandbox's agent doesn't take requests");
 		return NULL;
 	}
-	if (mux->last_id == UINT32_MAX) {
+	/* Those that are open may all be without a number yet. */
+	if (mux->count >= UINT32_MAX - mux->last_id) {
 		err_set(err, ERR_UNAVAILABLE, "the agent's session is used up");
 		return NULL;
 	}

@@ -511,6 +511,27 @@ static void test_streams_are_capped_with_a_reserve(void **state)
 	mux_reset(&mux);
 }
 
+static void test_numbers_never_start_over(void **state)
+{
+	struct mux_request request = {.type = FRAME_EXEC};
+	struct mux mux;
+	struct err err;
+
+	(void)state;
+	mux_init(&mux);
+	mux.last_id = UINT32_MAX - 3;
+	for (unsigned i = 0; i < 3; i++) {
+		assert_non_null(mux_open(&mux, &request, &owner, &err));
+	}
+	assert_null(mux_open(&mux, &request, &owner, &err));
+	assert_int_equal(err.kind, ERR_UNAVAILABLE);
+	for (unsigned i = 0; i < 3; i++) {
+		expect(&mux, FRAME_EXEC, UINT32_MAX - 2 + i);
+	}
+	assert_null(mux_open(&mux, &request, &owner, &err));
+	mux_reset(&mux);
+}
+
 static void test_requests_that_wait_are_capped(void **state)
 {
 	struct mux mux;
@@ -595,6 +616,7 @@ int main(void)
 		cmocka_unit_test(test_cancel_waits_for_the_rest_of_the_request_and_ends_input),
 		cmocka_unit_test(test_abandoned_stream_drains_until_end),
 		cmocka_unit_test(test_streams_are_capped_with_a_reserve),
+		cmocka_unit_test(test_numbers_never_start_over),
 		cmocka_unit_test(test_requests_that_wait_are_capped),
 		cmocka_unit_test(test_random_frames_keep_the_books),
 	};
