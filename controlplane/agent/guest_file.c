@@ -83,6 +83,12 @@ static void call_done(
 	done(arg, call->is_ended ? &status : NULL, err);
 }
 
+/* On the wire it has no sign, but means one: files may be older than the epoch. */
+static int64_t mtime_ms(uint64_t mtime_ns)
+{
+	return (int64_t)mtime_ns / 1000000;
+}
+
 /* ---- put ---- */
 
 static size_t put_pull(struct guest_call *call, uint8_t *out, size_t max, bool *ret_is_end)
@@ -222,7 +228,7 @@ static int get_on_started(struct guest_call *call, const uint8_t *body, size_t l
 			info.mode = msg_u32(&r, &f) & 07777u;
 			break;
 		case MSG_MTIME_NS:
-			info.mtime_ms = (int64_t)(msg_u64(&r, &f) / 1000000u);
+			info.mtime_ms = mtime_ms(msg_u64(&r, &f));
 			break;
 		default:
 			break;
@@ -388,7 +394,7 @@ static int list_on_data(
 			.type = (char)e.type,
 			.size = e.size,
 			.mode = e.mode & 07777u,
-			.mtime_ms = (int64_t)(e.mtime_ns / 1000000u),
+			.mtime_ms = mtime_ms(e.mtime_ns),
 		};
 
 		if (!type_is_known(e.type) || self->count == self->limit) {

@@ -164,6 +164,8 @@ static void on_entry(void *arg, const struct guest_entry *entry)
 	assert_true(entry->name_len > 0);
 	assert_int_equal(record->done, 0);
 	record->entries++;
+	record->info = (struct guest_file_info){
+		.size = entry->size, .mode = entry->mode, .mtime_ms = entry->mtime_ms};
 }
 
 static void on_list_done(

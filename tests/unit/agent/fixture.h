@@ -23,7 +23,7 @@ struct record {
 	unsigned entries;
 	bool is_cut;
 	unsigned infos;
-	struct guest_file_info info;
+	struct guest_file_info info; /* of a get, or of the last entry */
 	bool inside_call; /* a callback came from within a call */
 };
 

@@ -148,6 +148,9 @@ static void test_put_that_is_fine_too_early_or_miscounted_is_not_fine(void **sta
 	}
 }
 
+/* A second before the epoch. */
+#define MTIME_NS (UINT64_MAX - 1000000000u + 1)
+
 static void send_info(struct peer *peer, uint32_t stream)
 {
 	uint8_t body[64];
@@ -155,7 +158,7 @@ static void send_info(struct peer *peer, uint32_t stream)
 
 	msg_put_u64(&w, MSG_SIZE, 1000);
 	msg_put_u32(&w, MSG_MODE, 0100644);
-	msg_put_u64(&w, MSG_MTIME_NS, 5000000);
+	msg_put_u64(&w, MSG_MTIME_NS, MTIME_NS);
 	peer_send(peer, FRAME_STARTED, 0, stream, body, w.len);
 }
 
@@ -189,7 +192,7 @@ static void test_get_is_done_once_the_pipe_has_it_all(void **state)
 	assert_int_equal(record.infos, 1);
 	assert_true(record.info.size == 1000);
 	assert_int_equal(record.info.mode, 0644);
-	assert_true(record.info.mtime_ms == 5);
+	assert_true(record.info.mtime_ms == -1000);
 	assert_int_equal(pipe_available(pipe), 300);
 	assert_int_equal(record.done, 0);
 	for (size_t n = 0; n < 1000;) {
@@ -275,8 +278,12 @@ static void test_get_that_is_cut_short_or_too_long_is_an_error(void **state)
 static size_t put_entry(uint8_t *out, size_t size, const char *name, uint8_t type)
 {
 	struct msg_writer w = {.buf = out, .size = size};
-	struct msg_entry entry = {
-		.mode = 0100644, .size = 5, .type = type, .name = name, .name_len = strlen(name)};
+	struct msg_entry entry = {.mode = 0100644,
+		.size = 5,
+		.mtime_ns = MTIME_NS,
+		.type = type,
+		.name = name,
+		.name_len = strlen(name)};
 
 	assert_true(msg_entry_put(&w, &entry));
 	return w.len;
@@ -305,6 +312,7 @@ static void test_list_hands_on_entries_up_to_its_limit(void **state)
 			assert_int_equal(record.err.kind, ERR_NONE);
 			assert_false(record.is_cut);
 			assert_int_equal(record.entries, 3);
+			assert_true(record.info.mtime_ms == -1000);
 		} else {
 			fixture_wait_down(&f, 1);
 			assert_int_equal(record.err.kind, ERR_UNAVAILABLE);
