@@ -139,7 +139,7 @@ static int put_on_end(struct guest_call *call, struct err *err)
 	if (!self->is_all_sent) {
 		return rpc_violation(err, "a file that is complete before its bytes were sent");
 	}
-	if (call->end.has_bytes && call->end.bytes != self->sent) {
+	if (!call->end.has_bytes || call->end.bytes != self->sent) {
 		return rpc_violation(err, "a file with another number of bytes than were sent");
 	}
 	rpc_finish(call, NULL);

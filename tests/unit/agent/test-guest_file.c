@@ -119,7 +119,9 @@ static void test_put_that_the_guest_refuses_fails_the_sender(void **state)
 static void test_put_that_is_fine_too_early_or_miscounted_is_not_fine(void **state)
 {
 	(void)state;
-	for (int is_early = 0; is_early < 2; is_early++) {
+	/* 0: counts more; 1: before the end was sent; 2: counts nothing */
+	for (int which = 0; which < 3; which++) {
+		bool is_early = which == 1;
 		struct fixture f;
 		struct record record = {0};
 		uint8_t body[64];
@@ -138,7 +140,9 @@ static void test_put_that_is_fine_too_early_or_miscounted_is_not_fine(void **sta
 			peer_expect(&f.peer, FRAME_CLOSE);
 		}
 		msg_put_u32(&w, MSG_STATUS, STATUS_OK);
-		msg_put_u64(&w, MSG_BYTES, is_early ? 3 : 4);
+		if (which != 2) {
+			msg_put_u64(&w, MSG_BYTES, is_early ? 3 : 4);
+		}
 		peer_send(&f.peer, FRAME_END, 0, 1, body, w.len);
 		fixture_wait_down(&f, 1);
 		assert_int_equal(record.done, 1);
