@@ -55,7 +55,7 @@ struct chan_timing {
 	uint32_t hello_ms;     /* from the ack to the guest's HELLO */
 	uint32_t ping_idle_ms; /* of silence, no calls under way */
 	uint32_t ping_busy_ms; /* of silence, calls under way */
-	uint32_t pong_ms;      /* for any sign of life after a PING */
+	uint32_t pong_ms;      /* for any sign of life; more than PROTO_SILENCE_MAX_MS */
 	uint32_t penalty_ms;   /* chan: pause after a guest broke the protocol or fell silent */
 };
 

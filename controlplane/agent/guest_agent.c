@@ -23,7 +23,7 @@ const struct guest_timing guest_timing_default = {
 			.hello_ms = 10000,
 			.ping_idle_ms = 30000,
 			.ping_busy_ms = 5000,
-			.pong_ms = 10000,
+			.pong_ms = PROTO_SILENCE_MAX_MS + 5000,
 			.penalty_ms = 1000,
 		},
 	.exec_margin_ms = 8000,

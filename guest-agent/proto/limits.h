@@ -41,6 +41,7 @@
 #define PROTO_ENV_MAX            1024u
 
 /* Timings. */
-#define PROTO_SYNC_RETRY_MS    250u  /* host: beyond PARTIAL_FRAME, before SYNC again */
-#define PROTO_PARTIAL_FRAME_MS 1000u /* guest: an unfinished frame with no new byte is given up */
-#define PROTO_EXEC_GRACE_MS    2000u /* default time between SIGTERM and SIGKILL */
+#define PROTO_SYNC_RETRY_MS    250u   /* host: beyond PARTIAL_FRAME, before SYNC again */
+#define PROTO_PARTIAL_FRAME_MS 1000u  /* guest: an unfinished frame with no new byte is given up */
+#define PROTO_SILENCE_MAX_MS   20000u /* guest: while a command is held before its program */
+#define PROTO_EXEC_GRACE_MS    2000u  /* default time between SIGTERM and SIGKILL */

@@ -8,12 +8,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "proto/limits.h"
 #include "src/log.h"
 #include "src/options.h"
 
 #define LOOK_EVERY_S      5
 #define STUCK_LOOKS       3 /* a spawn seen so often in a row is stuck */
 #define DEADLINE_GRACE_MS 20000u
+
+/* The first look only notes it. */
+_Static_assert(LOOK_EVERY_S *(STUCK_LOOKS + 1) * 1000u <= PROTO_SILENCE_MAX_MS,
+	"the host takes an agent that is silent for longer to be broken");
 
 struct shared {
 	volatile uint64_t deadline_ms;

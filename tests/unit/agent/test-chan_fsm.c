@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agent/chan_fsm.h"
+#include "agent/guest_agent.h"
 #include "proto/msg.h"
 
 /*
@@ -411,6 +412,21 @@ static void test_calls_under_way_shorten_the_silence(void **state)
 	assert_int_equal(chan_fsm_due(&fsm), 50000);
 }
 
+static void test_guest_that_frees_a_held_command_is_waited_for(void **state)
+{
+	struct chan_fsm fsm = ready();
+	struct err err = ERR_INIT;
+	uint64_t now = 1000;
+
+	(void)state;
+	fsm.timing = &guest_timing_default.chan;
+	chan_fsm_set_busy(&fsm, true, now);
+	/* The PING may reach it just before the call that holds it. */
+	assert_int_equal(chan_fsm_tick(&fsm, chan_fsm_due(&fsm), true, fresh, &err), CHAN_SEND);
+	now += guest_timing_default.chan.ping_busy_ms + PROTO_SILENCE_MAX_MS;
+	assert_int_equal(chan_fsm_tick(&fsm, now, true, fresh, &err), CHAN_WAIT);
+}
+
 static void test_random_bytes_never_get_beyond_the_rules(void **state)
 {
 	uint64_t seed = 42;
@@ -464,6 +480,7 @@ int main(void)
 		cmocka_unit_test(test_missing_hello_times_out),
 		cmocka_unit_test(test_silent_guest_is_pinged_and_then_given_up),
 		cmocka_unit_test(test_calls_under_way_shorten_the_silence),
+		cmocka_unit_test(test_guest_that_frees_a_held_command_is_waited_for),
 		cmocka_unit_test(test_random_bytes_never_get_beyond_the_rules),
 	};
 
