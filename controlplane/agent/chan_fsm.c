@@ -28,18 +28,6 @@
  * from the beginning.
  */
 
-const char *chan_state_name(enum chan_state state)
-{
-	static const char *const names[] = {
-#define X(id, name) [CHAN_##id] = name,
-		CHAN_STATES(X)
-#undef X
-	};
-
-	ASSERT(state < CHAN_STATE_MAX);
-	return names[state];
-}
-
 static void set_state(struct chan_fsm *fsm, enum chan_state state)
 {
 	static const bool allowed[CHAN_STATE_MAX][CHAN_STATE_MAX] = {

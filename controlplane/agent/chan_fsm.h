@@ -18,25 +18,16 @@
 #include "base/err.h"
 #include "proto/frame.h"
 
-/*
- * X(NAME, name)
- * DOWN:  no socket, or the session has failed. Nothing is legal but chan_fsm_connect().
- * SYNC:  our SYNC is out; whatever comes is discarded until our nonce comes back. No time limit:
- *        the guest may boot for as long as it likes.
- * HELLO: the guest answered and our HELLO is out; only its HELLO may follow, and soon.
- * READY: frames of calls travel both ways.
- */
-#define CHAN_STATES(X)                                                                             \
-	X(DOWN, "down")                                                                            \
-	X(SYNC, "sync")                                                                            \
-	X(HELLO, "hello")                                                                          \
-	X(READY, "ready")
-
 enum chan_state {
-#define X(id, name) CHAN_##id,
-	CHAN_STATES(X)
-#undef X
-		CHAN_STATE_MAX
+	CHAN_DOWN, /* no socket, or the session has failed; only chan_fsm_connect() is legal */
+	/*
+	 * Our SYNC is out; whatever comes is discarded until our nonce comes back. No time limit:
+	 * the guest may boot for as long as it likes.
+	 */
+	CHAN_SYNC,
+	CHAN_HELLO, /* the guest answered, our HELLO is out; only its HELLO may follow, and soon */
+	CHAN_READY, /* frames of calls travel both ways */
+	CHAN_STATE_MAX
 };
 
 enum chan_action {
@@ -77,7 +68,6 @@ struct chan_fsm {
 
 /* @timing is borrowed for the machine's life. */
 void chan_fsm_init(struct chan_fsm *fsm, const struct chan_timing *timing);
-const char *chan_state_name(enum chan_state state);
 
 /* From DOWN: the socket is connected. @nonce was never used before. Fills out[] with SYNC. */
 void chan_fsm_connect(struct chan_fsm *fsm, const uint8_t nonce[FRAME_NONCE_BYTES], uint64_t now);

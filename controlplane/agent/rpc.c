@@ -79,14 +79,6 @@ void rpc_fini(struct rpc *rpc)
 	event_free(rpc->orphans_timer);
 }
 
-int rpc_check_ready(const struct rpc *rpc, struct err *err)
-{
-	if (!rpc->is_ready) {
-		return err_set(err, ERR_UNAVAILABLE, "the sandbox's agent isn't connected");
-	}
-	return 0;
-}
-
 int rpc_violation(struct err *err, const char *what)
 {
 	return err_set(err, ERR_UNAVAILABLE, "the agent broke the protocol: %s", what);
@@ -169,8 +161,11 @@ static size_t pull(void *owner, uint8_t *out, size_t max, bool *ret_is_end)
 int rpc_start(struct rpc *rpc, struct guest_call *call, const struct rpc_request *request,
 	struct err *err)
 {
-	if (request_check(request->body, err) < 0 || rpc_check_ready(rpc, err) < 0) {
+	if (request_check(request->body, err) < 0) {
 		return -1;
+	}
+	if (!rpc->is_ready) {
+		return err_set(err, ERR_UNAVAILABLE, "the sandbox's agent isn't connected");
 	}
 	struct mux_request mux_request = {
 		.type = request->type,

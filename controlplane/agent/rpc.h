@@ -102,9 +102,6 @@ int rpc_frame(struct rpc *rpc, const struct frame *frame, struct err *err);
 void rpc_lost(struct rpc *rpc, const struct err *err);
 size_t rpc_fill(struct rpc *rpc, uint8_t *out);
 
-/* -1 with ERR_UNAVAILABLE unless calls are possible. */
-int rpc_check_ready(const struct rpc *rpc, struct err *err);
-
 struct rpc_request {
 	uint16_t type;
 	struct request *body;

@@ -4,7 +4,8 @@
  * clock - time
  *
  * Purpose: monotonic milliseconds for deadlines, wall-clock milliseconds for what people and
- * records see, and RFC 3339 text. Thread:  any. The test override is for single-threaded tests.
+ *          records see, and RFC 3339 text.
+ * Thread:  any. The test override is for single-threaded tests.
  */
 
 #include <stdint.h>
@@ -23,8 +24,6 @@ int64_t clock_wall_ms(void);
 #define CLOCK_TEXT_BYTES 32
 /* "2026-01-31T12:00:00.250Z"; returns @out. */
 const char *clock_format(int64_t wall_ms, char out[CLOCK_TEXT_BYTES]);
-/* ERR_INVALID for anything but RFC 3339 in UTC or with an offset. */
-int clock_parse(const char *text, int64_t *ret_wall_ms, struct err *err);
 
 /* Tests: adds to both clocks from now on (may be negative for the wall clock alone). */
 void clock_test_advance(int64_t monotonic_ms, int64_t wall_ms);

@@ -274,23 +274,6 @@ int worker_submit(struct worker_pool *pool, struct worker_job *job, struct err *
 	return 0;
 }
 
-void worker_cancel(struct worker_job *job)
-{
-	struct worker_pool *pool = job->pool;
-
-	loop_assert();
-	pthread_mutex_lock(&pool->mutex);
-	if (job->state == JOB_WAITING) {
-		TAILQ_REMOVE(&pool->todo, job, link);
-		pool->waiting--;
-		err_set(&job->err, ERR_CANCELLED, "cancelled");
-		job->state = JOB_FINISHED;
-		TAILQ_INSERT_TAIL(&pool->finished, job, link);
-		ring(pool);
-	}
-	pthread_mutex_unlock(&pool->mutex);
-}
-
 void worker_pool_stats(const struct worker_pool *pool, struct worker_stats *ret)
 {
 	pthread_mutex_t *mutex = (pthread_mutex_t *)&pool->mutex;

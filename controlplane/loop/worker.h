@@ -20,7 +20,7 @@
  *
  *   queued ──► running ──► done(job, err)                          done() frees
  *     │           └──(deadline)──► done(job, TIMEOUT) ──► late(job)   late() frees
- *     └──(deadline, cancel, shutdown)──► done(job, TIMEOUT|CANCELLED) done() frees
+ *     └──(deadline, shutdown)──► done(job, TIMEOUT|CANCELLED) done() frees
  *
  * done() knows the cases apart by job->is_abandoned.
  */
@@ -48,7 +48,7 @@ struct worker_job {
 	bool is_abandoned;
 
 	/* The pool's. */
-	TAILQ_ENTRY(worker_job) link; /* worker_pool.todo, .running or .finished */
+	TAILQ_ENTRY(worker_job) link; /* worker_pool.todo or .finished */
 	struct worker_pool *pool;
 	struct event *timer;
 	int state;
@@ -72,8 +72,6 @@ bool worker_pool_free(struct worker_pool *pool, uint64_t grace_ms);
 
 /* Takes @job on success only. Never calls back from here. */
 int worker_submit(struct worker_pool *pool, struct worker_job *job, struct err *err);
-/* A waiting job is done with ERR_CANCELLED (from the loop, later); a running one just runs on. */
-void worker_cancel(struct worker_job *job);
 
 struct worker_stats {
 	unsigned threads;

@@ -24,7 +24,7 @@ struct record {
 	bool is_cut;
 	unsigned infos;
 	struct guest_file_info info; /* of a get, or of the last entry */
-	bool inside_call; /* a callback came from within a call */
+	bool inside_call;            /* a callback came from within a call */
 };
 
 struct fixture {

@@ -218,27 +218,6 @@ static void test_spares_are_bounded(void **state)
 	teardown(&f);
 }
 
-static void test_cancel_ends_a_waiting_job_and_lets_a_running_one_be(void **state)
-{
-	struct fixture f;
-
-	(void)state;
-	setup(&f, 1, 0, 10);
-	struct job *running = submit(&f, wait_at_gate, 0, 0);
-	await(f.loop, all_threads_are_busy(&f), 10000);
-	struct job *waiting = submit(&f, square, 1, 0);
-
-	worker_cancel(&waiting->job);
-	assert_int_equal(f.done, 0);
-	await(f.loop, f.done == 1, 10000);
-	assert_int_equal(f.last_kind, ERR_CANCELLED);
-	worker_cancel(&running->job);
-	sem_post(&f.gate);
-	await(f.loop, f.done == 2, 10000);
-	assert_int_equal(f.last_kind, ERR_NONE);
-	teardown(&f);
-}
-
 static void test_freeing_the_pool_ends_what_waits(void **state)
 {
 	struct fixture f;
@@ -264,7 +243,6 @@ int main(void)
 		cmocka_unit_test(test_a_full_queue_refuses),
 		cmocka_unit_test(test_a_hanging_job_is_answered_and_its_thread_replaced),
 		cmocka_unit_test(test_spares_are_bounded),
-		cmocka_unit_test(test_cancel_ends_a_waiting_job_and_lets_a_running_one_be),
 		cmocka_unit_test(test_freeing_the_pool_ends_what_waits),
 	};
 
