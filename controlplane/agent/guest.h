@@ -7,9 +7,10 @@
  *          tests' fake implements the same table.
  * Owns:    per guest: the channel's socket, the calls under way, the console's ring.
  * Thread:  loop. Callbacks never come from within a call. done() comes exactly once, also after
- *          guest_cancel() and when the channel is lost.
+ *          cancel() and when the channel is lost.
  * Errors:  ERR_UNAVAILABLE: channel not ready, lost, or too many calls. ERR_TIMEOUT: the guest
- * didn't answer. ERR_GUEST: the guest says no; struct guest_status has its word. ERR_CANCELLED.
+ *          didn't answer. ERR_GUEST: the guest says no; struct guest_status has its word.
+ *          ERR_CANCELLED.
  * Uses:    base, loop.
  *
  * The guest is hostile: what comes from it is bounded by the implementation, and what breaks the

@@ -17,7 +17,7 @@
 struct guest_timing {
 	struct chan_timing chan;
 	uint32_t exec_margin_ms; /* on top of an exec's time-out and the guest's grace */
-	uint32_t cancel_ms;      /* from guest_cancel() to the guest's last word */
+	uint32_t cancel_ms;      /* from cancel() to the guest's last word */
 	uint32_t idle_ms;        /* file calls: without progress while it's the guest's turn */
 	uint32_t system_ms;      /* configure, shutdown */
 };

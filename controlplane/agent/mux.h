@@ -8,7 +8,8 @@
  * Owns:    the streams and the request bodies that aren't sent yet.
  * Thread:  any; no state outside the arguments. Calls pull() of a stream from mux_write() alone.
  * Errors:  ERR_UNAVAILABLE: too many streams or bytes waiting, or (mux_input) the guest broke the
- * protocol. Uses:    base, proto.
+ *          protocol.
+ * Uses:    base, proto.
  */
 
 #include <stdbool.h>

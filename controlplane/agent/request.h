@@ -4,8 +4,11 @@
  * request - the body of a call, field by field
  *
  * Purpose: a msg_writer that grows up to PROTO_REQUEST_MAX_BYTES and knows which field was too
- * much. Owns:    the bytes until request_steal(). Thread:  any. Errors:  ERR_TOO_LARGE or
- * ERR_INVALID, the first one; latched, so check once: request_check(). Uses:    base, proto.
+ *          much.
+ * Owns:    the bytes until request_steal().
+ * Thread:  any.
+ * Errors:  ERR_TOO_LARGE or ERR_INVALID, the first one; latched, so check once: request_check().
+ * Uses:    base, proto.
  */
 
 #include <stddef.h>

@@ -5,7 +5,8 @@
  *
  * Purpose: make and check ids. They have a prefix that tells their kind and 20 hex digits of
  *          randomness (80 bits: unguessable, though never used as a secret), so an id can't be
- * taken for a name, which has no underscore. Thread:  any.
+ *          taken for a name, which has no underscore.
+ * Thread:  any.
  */
 
 #include <stdbool.h>

@@ -4,8 +4,9 @@
  * json - the only entry to the JSON parser
  *
  * Purpose: strict reading of what clients send. json-c alone lets the last of two equal keys win
- * and is lenient in other ways; this isn't. Owns:    nothing; the caller owns the returned object
- * (json_object_put). Errors:  ERR_INVALID.
+ *          and is lenient in other ways; this isn't.
+ * Owns:    nothing; the caller owns the returned object (json_object_put).
+ * Errors:  ERR_INVALID; ERR_TOO_LARGE beyond 2 GiB; ERR_UNAVAILABLE without memory.
  */
 
 #include <json-c/json.h>
@@ -28,7 +29,8 @@ DEFINE_CLEANUP(json_object *, json_put)
 
 /*
  * Exactly one JSON value, UTF-8, at most JSON_DEPTH_MAX deep and JSON_VALUES_MAX values in all, no
- * key twice in an object, nothing after it but white space.
+ * key twice in an object, nothing after it but white space. The value null is NULL without an
+ * error: where it matters, set @err to ERR_INIT first.
  */
 json_object *json_parse(const char *text, size_t len, struct err *err);
 

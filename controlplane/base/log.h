@@ -4,12 +4,13 @@
  * log - structured log lines on stderr
  *
  * Purpose: one line an event: `<6>sandbox started sb=sb_1 req=rq_2 ms=41`. The number in front is
- * the syslog priority, which journald understands. Thread:  any; a line is one write.
+ *          the syslog priority, which journald understands.
+ * Thread:  any; a line is one write.
  *
  * The message is a constant sentence; data goes into fields, so both can be searched. Whatever
- * comes from outside (clients, guests, libraries) is passed through log_quote() or the %s of
- * LOG_TEXT fields, which escape and shorten it. Keys, environment, file contents and command output
- * are never logged. An error is logged once: where it stops travelling.
+ * comes from outside (clients, guests, libraries) is passed through log_quote() or log_failure(),
+ * which escape and shorten it. Keys, environment, file contents and command output are never
+ * logged. An error is logged once: where it stops travelling.
  */
 
 #include <stddef.h>

@@ -15,8 +15,8 @@
  *	DIR/NAME/current -> VERSION
  *
  * All of it belongs to the owner (root), nobody else may write there, and everybody may read. A
- *version never changes; a build with other inputs makes another one. Nothing here removes one, so a
- *sandbox that notes name and version finds its own again when it is restarted.
+ * version never changes; a build with other inputs makes another one. Nothing here removes one, so
+ *a sandbox that notes name and version finds its own again when it is restarted.
  *
  * Hashing takes a second or so; files are remembered by inode, size, mtime and ctime, and
  * image_get() compares those each time. While a new `current` is being verified the version before

@@ -4,7 +4,9 @@
  * lane - one job at a time for each sandbox
  *
  * Purpose: keeps the hypervisor jobs of one sandbox in order without parking a thread: a stuck
- * domain occupies one thread, not the pool. Owns:    the jobs that wait in a lane. Thread:  loop.
+ *          domain occupies one thread, not the pool.
+ * Owns:    the jobs that wait in a lane.
+ * Thread:  loop.
  * Errors:  ERR_UNAVAILABLE as worker_submit(), or when the lane holds LANE_JOBS_MAX.
  * Uses:    base, loop.
  *
@@ -29,7 +31,7 @@ struct lane_job {
 struct lanes;
 
 struct lanes *lanes_new(struct loop *loop, struct worker_pool *pool);
-/* After worker_pool_free(): every job is done by then. */
+/* After worker_pool_free() has returned true: every job is done by then. */
 void lanes_free(struct lanes *lanes);
 DEFINE_CLEANUP(struct lanes *, lanes_free)
 

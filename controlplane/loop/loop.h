@@ -3,10 +3,12 @@
 /*
  * loop - the one event loop
  *
- * Purpose: owns the event base; knows which thread is the loop's; defers calls; tells of slow
- * turns. Owns:    the event_base. Thread:  the one that runs it. Everything in the program belongs
- * to this thread, save what a worker job carries (worker.h). Errors:  ERR_INTERNAL. Uses:    base,
- * libevent_core. Timers and socket events are libevent's own, on loop_base().
+ * Purpose: owns the event base; knows which thread is the loop's; defers calls.
+ * Owns:    the event_base.
+ * Thread:  the one that runs it. Everything in the program belongs to this thread, save what a
+ *          worker job carries (worker.h).
+ * Errors:  ERR_INTERNAL.
+ * Uses:    base, libevent_core. Timers and socket events are libevent's own, on loop_base().
  */
 
 #include <event2/event.h>
