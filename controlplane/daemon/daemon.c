@@ -436,7 +436,7 @@ static int make_files(struct daemon *d, struct err *err)
 	const struct images_config images = {
 		.dir = d->config->images_dir, .default_name = d->config->default_image};
 
-	d->files = worker_pool_new(d->loop, "files", &limits, err);
+	d->files = worker_pool_new(d->loop, "disk", &limits, err);
 	if (!d->files) {
 		return -1;
 	}

@@ -197,10 +197,10 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 	pthread_mutex_unlock(&pool->mutex);
 
 	if (state == JOB_WAITING) {
-		err_set(&err, ERR_TIMEOUT, "the hypervisor is busy");
+		err_set(&err, ERR_TIMEOUT, "the %s is busy", pool->name);
 		deliver(job, &err);
 	} else if (state == JOB_RUNNING) {
-		err_set(&err, ERR_TIMEOUT, "the hypervisor didn't answer in time");
+		err_set(&err, ERR_TIMEOUT, "the %s didn't answer in time", pool->name);
 		drop_timer(job);
 		job->done(job, &err);
 	}
@@ -253,7 +253,7 @@ int worker_submit(struct worker_pool *pool, struct worker_job *job, struct err *
 	if (pool->stop || pool->waiting >= pool->limits.queue_max) {
 		pthread_mutex_unlock(&pool->mutex);
 		return err_set(err, ERR_UNAVAILABLE,
-			"too many operations are waiting for the hypervisor; try again soon");
+			"too many operations are waiting for the %s; try again soon", pool->name);
 	}
 	job->pool = pool;
 	job->state = JOB_WAITING;

@@ -62,6 +62,7 @@ struct worker_limits {
 	unsigned queue_max; /* jobs waiting */
 };
 
+/* @name: what the threads work with, as messages call it; at most 15 bytes. */
 struct worker_pool *worker_pool_new(
 	struct loop *loop, const char *name, const struct worker_limits *limits, struct err *err);
 /*

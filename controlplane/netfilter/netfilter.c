@@ -484,7 +484,7 @@ struct netfilter *netfilter_new(struct loop *loop, const struct netfilter_settin
 	nf->tick = evtimer_new(loop_base(loop), on_tick, nf);
 	nf->retry = evtimer_new(loop_base(loop), on_retry, nf);
 	ASSERT(nf->tick != NULL && nf->retry != NULL);
-	nf->pool = worker_pool_new(loop, "netfilter", &limits, err);
+	nf->pool = worker_pool_new(loop, "host filter", &limits, err);
 	if (!nf->pool) {
 		return NULL;
 	}

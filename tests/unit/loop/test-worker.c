@@ -14,8 +14,8 @@ struct fixture {
 	struct worker_pool *pool;
 	int done;
 	int late;
-	int last_kind; /* of the last done() */
-	sem_t gate;    /* jobs that wait_at_gate pass one by one */
+	struct err last; /* of the last done(); kind ERR_NONE: fine */
+	sem_t gate;      /* jobs that wait_at_gate pass one by one */
 };
 
 struct job {
@@ -73,7 +73,7 @@ static void on_done(struct worker_job *job, const struct err *err)
 
 	assert_true(loop_is_current());
 	j->f->done++;
-	j->f->last_kind = err ? (int)err->kind : ERR_NONE;
+	j->f->last = err ? *err : ERR_INIT;
 	if (job->is_abandoned) {
 		return;
 	}
@@ -138,7 +138,7 @@ static void test_a_failure_travels_with_the_job(void **state)
 	setup(&f, 1, 0, 10);
 	submit(&f, square, 13, 0);
 	await(f.loop, f.done == 1, 10000);
-	assert_int_equal(f.last_kind, ERR_INTERNAL);
+	assert_int_equal(f.last.kind, ERR_INTERNAL);
 	teardown(&f);
 }
 
@@ -163,6 +163,7 @@ static void test_a_full_queue_refuses(void **state)
 	submit(&f, square, 2, 0);
 	struct job *j = make_job(&f, square);
 	assert_err(worker_submit(f.pool, &j->job, &err), &err, ERR_UNAVAILABLE);
+	assert_err_says(&err, "waiting for the test;");
 	free(j);
 	sem_post(&f.gate);
 	await(f.loop, f.done == 3, 10000);
@@ -178,13 +179,14 @@ static void test_a_hanging_job_is_answered_and_its_thread_replaced(void **state)
 	setup(&f, 1, 1, 10);
 	submit(&f, wait_at_gate, 0, TAKEN_MS);
 	await(f.loop, f.done == 1, 10000);
-	assert_int_equal(f.last_kind, ERR_TIMEOUT);
+	assert_int_equal(f.last.kind, ERR_TIMEOUT);
+	assert_string_equal(f.last.msg, "the test didn't answer in time");
 	worker_pool_stats(f.pool, &stats);
 	assert_int_equal(stats.hanging, 1);
 
 	submit(&f, square, 3, 0);
 	await(f.loop, f.done == 2, 10000);
-	assert_int_equal(f.last_kind, ERR_NONE);
+	assert_int_equal(f.last.kind, ERR_NONE);
 	assert_int_equal(f.late, 0);
 
 	sem_post(&f.gate);
@@ -209,7 +211,8 @@ static void test_spares_are_bounded(void **state)
 	/* Both threads hang: a third job waits until its deadline. */
 	submit(&f, square, 1, 30);
 	await(f.loop, f.done == 3, 10000);
-	assert_int_equal(f.last_kind, ERR_TIMEOUT);
+	assert_int_equal(f.last.kind, ERR_TIMEOUT);
+	assert_string_equal(f.last.msg, "the test is busy");
 	worker_pool_stats(f.pool, &stats);
 	assert_int_equal(stats.threads, 2);
 	sem_post(&f.gate);
