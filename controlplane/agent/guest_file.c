@@ -374,6 +374,21 @@ static bool type_is_known(uint8_t type)
 	       type == ENTRY_OTHER;
 }
 
+/* As PROTOCOL.md has it, lest who joins it to a path of his own ends up elsewhere. */
+static bool name_is_relative(const char *name, size_t len)
+{
+	for (size_t start = 0, end = 0; start <= len; start = end + 1) {
+		for (end = start; end < len && name[end] != '/'; end++) {
+		}
+		size_t n = end - start;
+
+		if (n == 0 || (n <= 2 && memcmp(name + start, "..", n) == 0)) {
+			return false;
+		}
+	}
+	return true;
+}
+
 /* It goes on until END, but nothing more is handed on. */
 static void list_cut(struct list_call *self)
 {
@@ -397,8 +412,12 @@ static int list_on_data(
 			.mtime_ms = mtime_ms(e.mtime_ns),
 		};
 
-		if (!type_is_known(e.type) || self->count == self->limit) {
-			return rpc_violation(err, "an entry of no known type, or one too many");
+		if (!type_is_known(e.type) || !name_is_relative(e.name, e.name_len)) {
+			return rpc_violation(
+				err, "an entry of no known type, or not of the directory");
+		}
+		if (self->count == self->limit) {
+			return rpc_violation(err, "more entries than were asked for");
 		}
 		self->count++;
 		self->bytes += MSG_ENTRY_HEADER_BYTES + e.name_len;

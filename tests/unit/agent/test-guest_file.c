@@ -353,6 +353,31 @@ static void test_malformed_entries_drop_the_channel(void **state)
 	}
 }
 
+static void test_names_that_lead_out_of_the_directory_drop_the_channel(void **state)
+{
+	static const char *const names[] = {
+		"/etc/passwd", "..", "../x", "a/../../x", "a/..", ".", "a//b", "a/", "./a"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct fixture f;
+		struct record record = {0};
+		uint8_t body[128];
+		size_t len = put_entry(body, sizeof body, "..a/b../...", ENTRY_FILE);
+
+		len += put_entry(body + len, sizeof body - len, names[i], ENTRY_FILE);
+		fixture_init(&f, NULL);
+		fixture_start(&f);
+		fixture_list(&f, &record, 10);
+		peer_expect(&f.peer, FRAME_FILE_LIST);
+		peer_send(&f.peer, FRAME_DATA, FRAME_CHANNEL_OUT, 1, body, len);
+		fixture_wait_down(&f, 1);
+		assert_int_equal(record.done, 1);
+		assert_int_equal(record.entries, 1);
+		fixture_fini(&f);
+	}
+}
+
 static void test_list_of_too_many_bytes_is_cut_and_fine(void **state)
 {
 	struct fixture f;
@@ -403,6 +428,7 @@ int main(void)
 		cmocka_unit_test(test_get_that_is_cut_short_or_too_long_is_an_error),
 		cmocka_unit_test(test_list_hands_on_entries_up_to_its_limit),
 		cmocka_unit_test(test_malformed_entries_drop_the_channel),
+		cmocka_unit_test(test_names_that_lead_out_of_the_directory_drop_the_channel),
 		cmocka_unit_test(test_list_of_too_many_bytes_is_cut_and_fine),
 	};
 
