@@ -262,7 +262,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 /* False: nothing to send. */
 static bool fill(struct chan *chan)
 {
-	struct evbuffer_iovec space;
+	/* Shared by all channels, which live on one thread: room kept in each would add up. */
+	static uint8_t frame[CHAN_FILL_BYTES];
 
 	if (evbuffer_get_length(chan->out) > 0) {
 		return true;
@@ -270,10 +271,10 @@ static bool fill(struct chan *chan)
 	if (chan->fsm.state != CHAN_READY) {
 		return false;
 	}
-	ASSERT(evbuffer_reserve_space(chan->out, CHAN_FILL_BYTES, &space, 1) == 1);
-	space.iov_len = chan->hooks.fill(chan->hooks.arg, space.iov_base);
-	ASSERT(evbuffer_commit_space(chan->out, &space, 1) == 0);
-	return space.iov_len > 0;
+	size_t len = chan->hooks.fill(chan->hooks.arg, frame);
+
+	ASSERT(evbuffer_add(chan->out, frame, len) == 0);
+	return len > 0;
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *arg)

@@ -1,5 +1,6 @@
 #include "tests/lib/cm.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,38 @@ static void test_upload_does_not_delay_an_exec(void **state)
 		fail_msg("%zu bytes ahead of an exec", ahead);
 	}
 	pipe_writer_free(pipe);
+	fixture_fini(&f);
+}
+
+static void test_idle_guest_costs_little(void **state)
+{
+	struct fixture f;
+	struct record record = {0};
+
+	(void)state;
+	fixture_init(&f, &fixture_patient);
+	peer_listen(&f.peer);
+	peer_accept(&f.peer);
+	/* What is read into is there by now; its pages come with what is read. */
+	struct frame frame = peer_receive(&f.peer);
+	size_t before = mallinfo2().uordblks;
+
+	assert_int_equal(frame.type, FRAME_SYNC);
+	f.peer.in_used = 0;
+	peer_answer_sync(&f.peer);
+	peer_expect(&f.peer, FRAME_HELLO);
+	fixture_wait_ready(&f, 1);
+	fixture_exec(&f, &record, "x");
+	peer_expect(&f.peer, FRAME_EXEC);
+	peer_send_exit(&f.peer, 1, 0, 0);
+	fixture_wait_done(&f, &record);
+	peer_turns(&f.peer, 5);
+	size_t after = mallinfo2().uordblks;
+
+	/* README.md says 10 KiB. */
+	if (after > before + 10 * 1024) {
+		fail_msg("%zu bytes are kept after a call", after - before);
+	}
 	fixture_fini(&f);
 }
 
@@ -148,6 +181,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_upload_does_not_delay_an_exec),
+		cmocka_unit_test(test_idle_guest_costs_little),
 		cmocka_unit_test(test_silent_guest_is_pinged_and_dropped),
 		cmocka_unit_test(test_first_sync_waits_for_the_port_without_copies),
 		cmocka_unit_test(test_last_words_before_a_hang_up_are_heard),
