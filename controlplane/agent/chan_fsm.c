@@ -135,9 +135,11 @@ static enum chan_action take_abort(struct chan_fsm *fsm, const struct frame *fra
 	uint32_t status = STATUS_INTERNAL;
 
 	for (struct msg_field f; msg_next(&r, &f);) {
-		if (f.tag == MSG_STATUS) {
+		uint16_t tag = f.tag & (uint16_t)~MSG_CRITICAL;
+
+		if (tag == MSG_STATUS) {
 			status = msg_u32(&r, &f);
-		} else if (f.tag == MSG_TEXT) {
+		} else if (tag == MSG_TEXT) {
 			guest_text_copy(text, sizeof text, f.data, f.len);
 		}
 	}

@@ -47,7 +47,7 @@ static int decode_hello(struct guest_hello *ret, const uint8_t *body, size_t len
 	struct guest_hello hello = {0};
 
 	for (struct msg_field f; msg_next(&r, &f);) {
-		switch (f.tag) {
+		switch (f.tag & ~MSG_CRITICAL) {
 		case MSG_VERSION:
 			hello.version = msg_u32(&r, &f);
 			break;
@@ -64,6 +64,7 @@ static int decode_hello(struct guest_hello *ret, const uint8_t *body, size_t len
 			guest_text_copy(hello.image, sizeof hello.image, f.data, f.len);
 			break;
 		default:
+			r.bad = r.bad || (f.tag & MSG_CRITICAL) != 0;
 			break;
 		}
 	}

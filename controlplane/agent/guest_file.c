@@ -220,7 +220,7 @@ static int get_on_started(struct guest_call *call, const uint8_t *body, size_t l
 	struct guest_file_info info = {0};
 
 	for (struct msg_field f; msg_next(&r, &f);) {
-		switch (f.tag) {
+		switch (f.tag & ~MSG_CRITICAL) {
 		case MSG_SIZE:
 			info.size = msg_u64(&r, &f);
 			break;
@@ -231,6 +231,7 @@ static int get_on_started(struct guest_call *call, const uint8_t *body, size_t l
 			info.mtime_ms = mtime_ms(msg_u64(&r, &f));
 			break;
 		default:
+			r.bad = r.bad || (f.tag & MSG_CRITICAL) != 0;
 			break;
 		}
 	}

@@ -312,7 +312,7 @@ static int decode_end(struct call_end *end, const uint8_t *body, size_t len)
 	bool has_status = false;
 
 	for (struct msg_field f; msg_next(&r, &f);) {
-		switch (f.tag) {
+		switch (f.tag & ~MSG_CRITICAL) {
 		case MSG_STATUS:
 			end->status = msg_u32(&r, &f);
 			has_status = true;
@@ -348,6 +348,7 @@ static int decode_end(struct call_end *end, const uint8_t *body, size_t len)
 			end->has_bytes = true;
 			break;
 		default:
+			r.bad = r.bad || (f.tag & MSG_CRITICAL) != 0;
 			break;
 		}
 	}

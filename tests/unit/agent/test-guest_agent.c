@@ -123,7 +123,9 @@ static void test_exec_gives_output_and_exit_code(void **state)
 	peer_send(&f.peer, FRAME_DATA, FRAME_CHANNEL_OUT, 1, "hi\n", 3);
 	peer_send(&f.peer, FRAME_DATA, FRAME_CHANNEL_ERR, 1, "oh\n", 3);
 	msg_put_u32(&w, MSG_STATUS, STATUS_OK);
-	msg_put_u32(&w, MSG_EXIT_CODE, 7);
+	/* Known, so that it makes no difference; and not known, but not needed either. */
+	msg_put_u32(&w, MSG_CRITICAL | MSG_EXIT_CODE, 7);
+	msg_put_u32(&w, 0x7000, 0);
 	msg_put_u64(&w, MSG_OUT_BYTES, 3);
 	msg_put_u64(&w, MSG_ERR_BYTES, 3);
 	peer_send(&f.peer, FRAME_END, 0, 1, body, w.len);
@@ -303,6 +305,10 @@ static void send_bad_exec(struct peer *peer, int which)
 		msg_put_u32(&w, MSG_EXIT_CODE, 0);
 		put_le32(body + w.len - 8, 5);
 		break;
+	case 10: /* something that must be understood */
+		msg_put_u32(&w, MSG_EXIT_CODE, 0);
+		msg_put_u32(&w, MSG_CRITICAL | 0x7000, 0);
+		break;
 	case 7: /* another's call */
 		peer_send(peer, FRAME_DATA, FRAME_CHANNEL_OUT, 2, "abc", 3);
 		return;
@@ -319,7 +325,7 @@ static void send_bad_exec(struct peer *peer, int which)
 static void test_wrong_answers_drop_the_channel_and_fail_the_call(void **state)
 {
 	(void)state;
-	for (int which = 0; which < 10; which++) {
+	for (int which = 0; which < 11; which++) {
 		struct fixture f;
 		struct record record = {0};
 		struct record other = {0};
