@@ -363,6 +363,12 @@ static int take_end(struct guest_call *call, const struct mux_event *event, stru
 	if (decode_end(&call->end, event->data, event->len) < 0) {
 		return rpc_violation(err, "a malformed END");
 	}
+	bool says_cancelled = call->end.status == STATUS_CANCELLED ||
+			      (call->end.flags & MSG_END_CANCELLED) != 0;
+
+	if (says_cancelled && !call->is_cancelled) {
+		return rpc_violation(err, "a call cancelled that nobody cancelled");
+	}
 	call->is_ended = true;
 	if (call->end.status != STATUS_OK) {
 		guest_err_set(&failure, call->end.status, call->end.text);

@@ -309,6 +309,14 @@ static void send_bad_exec(struct peer *peer, int which)
 		msg_put_u32(&w, MSG_EXIT_CODE, 0);
 		msg_put_u32(&w, MSG_CRITICAL | 0x7000, 0);
 		break;
+	case 11: /* nobody cancelled it */
+		msg_put_u32(&w, MSG_EXIT_CODE, 137);
+		msg_put_u32(&w, MSG_END_FLAGS, MSG_END_CANCELLED);
+		break;
+	case 12:
+		w.len = 0;
+		msg_put_u32(&w, MSG_STATUS, STATUS_CANCELLED);
+		break;
 	case 7: /* another's call */
 		peer_send(peer, FRAME_DATA, FRAME_CHANNEL_OUT, 2, "abc", 3);
 		return;
@@ -325,7 +333,7 @@ static void send_bad_exec(struct peer *peer, int which)
 static void test_wrong_answers_drop_the_channel_and_fail_the_call(void **state)
 {
 	(void)state;
-	for (int which = 0; which < 11; which++) {
+	for (int which = 0; which < 13; which++) {
 		struct fixture f;
 		struct record record = {0};
 		struct record other = {0};
