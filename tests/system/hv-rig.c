@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/xalloc.h"
 #include "hv/hv_libvirt.h"
+#include "hv/process.h"
 
 #define ANSWER_MS 120000
 
@@ -347,4 +348,37 @@ enum err_kind rig_find(struct rig *rig, const char *id, struct hv_facts *ret)
 	}
 	*ret = answer.facts;
 	return kind;
+}
+
+/* ---- short forms ---- */
+
+void rig_box_start(struct rig *rig, struct rig_box *box, unsigned n, struct hv_facts *ret)
+{
+	rig_box_init(rig, box, n);
+	ASSERT(rig_disk_create(rig, box) == ERR_NONE);
+	ASSERT(rig_start(rig, box, ret) == ERR_NONE);
+}
+
+void rig_box_end(struct rig *rig, struct rig_box *box)
+{
+	ASSERT(rig_destroy(rig, box->id) == ERR_NONE);
+	ASSERT(rig_disk_remove(rig, box) == ERR_NONE);
+	rig_box_fini(box);
+}
+
+bool rig_is_alive(const struct hv_facts *facts)
+{
+	const struct process process = {.pid = facts->pid, .start = facts->pid_start};
+
+	return process_is_alive(&process);
+}
+
+char *rig_proc_text(pid_t pid, const char *file)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%d/%s", (int)pid, file);
+	char *text = NULL;
+	struct err err;
+
+	ASSERT(fs_read(path, 1 << 20, &text, NULL, &err) == 0);
+	return text;
 }

@@ -73,3 +73,11 @@ enum err_kind rig_set_link(struct rig *rig, const char *id, bool is_up);
 enum err_kind rig_set_expiry(struct rig *rig, const char *id, int64_t expires_at_ms);
 /* The facts of @id; ERR_NOT_FOUND when they aren't in the list. */
 enum err_kind rig_find(struct rig *rig, const char *id, struct hv_facts *ret);
+
+/* Disk and domain of the @n-th; it must work. */
+void rig_box_start(struct rig *rig, struct rig_box *box, unsigned n, struct hv_facts *ret);
+/* Both gone, whether or not the domain still ran. */
+void rig_box_end(struct rig *rig, struct rig_box *box);
+bool rig_is_alive(const struct hv_facts *facts);
+/* The caller frees. */
+char *rig_proc_text(pid_t pid, const char *file);

@@ -1,27 +1,17 @@
-/* The hypervisor layer on real libvirt and QEMU. */
+/* Life and death of domains, and small changes, on real libvirt and QEMU. */
 
 #include "tests/lib/cm.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <grp.h>
 #include <libvirt/libvirt.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
 #include "base/xalloc.h"
 #include "hv/domain_facts.h"
-#include "hv/process.h"
 #include "hv-rig.h"
 
 #define BOOT_MS       90000
@@ -29,40 +19,8 @@
 #define RSS_LIMIT_KIB (60 * 1024)
 
 static struct rig rig;
-extern char **environ;
 
 /* ---- helpers ---- */
-
-static char *proc_text(pid_t pid, const char *file)
-{
-	_cleanup_free_ char *path = xasprintf("/proc/%d/%s", (int)pid, file);
-	char *text = NULL;
-	struct err err;
-
-	assert_ok(fs_read(path, 1 << 20, &text, NULL, &err), &err);
-	return text;
-}
-
-static bool is_alive(const struct hv_facts *facts)
-{
-	const struct process process = {.pid = facts->pid, .start = facts->pid_start};
-
-	return process_is_alive(&process);
-}
-
-static void start_box(struct rig_box *box, unsigned n, struct hv_facts *facts)
-{
-	rig_box_init(&rig, box, n);
-	assert_int_equal(rig_disk_create(&rig, box), ERR_NONE);
-	assert_int_equal(rig_start(&rig, box, facts), ERR_NONE);
-}
-
-static void end_box(struct rig_box *box)
-{
-	assert_int_equal(rig_destroy(&rig, box->id), ERR_NONE);
-	assert_int_equal(rig_disk_remove(&rig, box), ERR_NONE);
-	rig_box_fini(box);
-}
 
 /* libvirt itself, past our layer: what an administrator could do. */
 static virConnectPtr open_libvirt(void)
@@ -100,14 +58,14 @@ static void test_a_domain_starts_and_is_destroyed(void **state)
 	assert_string_equal(facts.id, box.id);
 	assert_string_equal(facts.account, RIG_ACCOUNT);
 	assert_int_equal(facts.state, HV_DOMAIN_RUNNING);
-	assert_true(is_alive(&facts));
+	assert_true(rig_is_alive(&facts));
 	assert_int_equal(rig_find(&rig, box.id, &listed), ERR_NONE);
 	assert_int_equal(listed.pid, facts.pid);
 	assert_int_equal(listed.state, HV_DOMAIN_RUNNING);
 	begin = clock_monotonic_ms();
 	assert_int_equal(rig_destroy(&rig, box.id), ERR_NONE);
 	print_message("destroy: %d ms\n", (int)(clock_monotonic_ms() - begin));
-	assert_false(is_alive(&facts));
+	assert_false(rig_is_alive(&facts));
 	assert_int_equal(rig_find(&rig, box.id, &listed), ERR_NOT_FOUND);
 	assert_int_equal(rig_disk_remove(&rig, &box), ERR_NONE);
 	assert_int_equal(access(box.paths.disk_dir, F_OK), -1);
@@ -133,14 +91,14 @@ static void test_a_second_start_conflicts_and_leaves_the_first_alone(void **stat
 	struct hv_facts again;
 
 	(void)state;
-	start_box(&box, 3, &facts);
+	rig_box_start(&rig, &box, 3, &facts);
 	assert_int_equal(rig_start(&rig, &box, &again), ERR_CONFLICT);
-	assert_true(is_alive(&facts));
+	assert_true(rig_is_alive(&facts));
 	assert_int_equal(access(box.paths.agent_socket, F_OK), 0);
 	/* Its events still reach us. */
 	assert_int_equal(kill(facts.pid, SIGKILL), 0);
 	assert_true(rig_wait_event(&rig, box.id, HV_EVENT_LOST, EVENT_MS));
-	end_box(&box);
+	rig_box_end(&rig, &box);
 }
 
 static void test_a_start_without_its_kernel_fails_and_leaves_no_domain(void **state)
@@ -154,7 +112,7 @@ static void test_a_start_without_its_kernel_fails_and_leaves_no_domain(void **st
 	assert_int_equal(rig_disk_create(&rig, &box), ERR_NONE);
 	assert_int_equal(rig_start(&rig, &box, &facts), ERR_INTERNAL);
 	assert_int_equal(rig_find(&rig, box.id, &facts), ERR_NOT_FOUND);
-	end_box(&box);
+	rig_box_end(&rig, &box);
 }
 
 static void assert_lost_by_signal(unsigned n, int signal)
@@ -162,11 +120,11 @@ static void assert_lost_by_signal(unsigned n, int signal)
 	struct rig_box box;
 	struct hv_facts facts;
 
-	start_box(&box, n, &facts);
+	rig_box_start(&rig, &box, n, &facts);
 	assert_int_equal(kill(facts.pid, signal), 0);
 	assert_true(rig_wait_event(&rig, box.id, HV_EVENT_LOST, EVENT_MS));
 	assert_string_equal(rig.events[rig.event_count - 1].id, box.id);
-	end_box(&box);
+	rig_box_end(&rig, &box);
 	assert_int_equal(rig_find(&rig, box.id, &facts), ERR_NOT_FOUND);
 }
 
@@ -189,7 +147,7 @@ static void test_a_guest_that_ends_itself_is_an_event(void **state)
 	assert_int_equal(rig_disk_create(&rig, &box), ERR_NONE);
 	assert_int_equal(rig_start(&rig, &box, &facts), ERR_NONE);
 	assert_true(rig_wait_event(&rig, box.id, HV_EVENT_STOPPED, BOOT_MS));
-	end_box(&box);
+	rig_box_end(&rig, &box);
 }
 
 static bool has_text(virDomainPtr domain, const char *text)
@@ -207,7 +165,7 @@ static void test_the_guest_opens_its_end_of_the_channel(void **state)
 
 	(void)state;
 	uint64_t begin = clock_monotonic_ms();
-	start_box(&box, 15, &facts);
+	rig_box_start(&rig, &box, 15, &facts);
 	virConnectPtr conn = open_libvirt();
 	virDomainPtr domain = look_up(conn, box.id);
 	while (!has_text(domain, "state='connected'")) {
@@ -217,7 +175,7 @@ static void test_the_guest_opens_its_end_of_the_channel(void **state)
 	print_message("from disk to an open channel: %d ms\n", (int)(clock_monotonic_ms() - begin));
 	virDomainFree(domain);
 	virConnectClose(conn);
-	end_box(&box);
+	rig_box_end(&rig, &box);
 }
 
 /* A stopped process doesn't see TERM, so libvirt's call outlives the rig's deadline. */
@@ -228,17 +186,17 @@ static void test_destroy_ends_the_process_when_libvirt_hangs(void **state)
 	bool never = false;
 
 	(void)state;
-	start_box(&box, 6, &facts);
+	rig_box_start(&rig, &box, 6, &facts);
 	assert_int_equal(kill(facts.pid, SIGSTOP), 0);
 	uint64_t begin = clock_monotonic_ms();
 	assert_int_equal(rig_destroy(&rig, box.id), ERR_TIMEOUT);
 	assert_true(clock_monotonic_ms() - begin < RIG_CALL_MS + 3000);
-	for (int i = 0; i < 200 && (is_alive(&facts) || !rig.late_id[0]); i++) {
+	for (int i = 0; i < 200 && (rig_is_alive(&facts) || !rig.late_id[0]); i++) {
 		rig_wait(&rig, &never, 50);
 	}
-	assert_false(is_alive(&facts));
+	assert_false(rig_is_alive(&facts));
 	assert_string_equal(rig.late_id, box.id);
-	end_box(&box);
+	rig_box_end(&rig, &box);
 }
 
 /* ---- small changes ---- */
@@ -249,13 +207,13 @@ static void test_the_expiry_is_kept_in_the_metadata(void **state)
 	struct hv_facts facts;
 
 	(void)state;
-	start_box(&box, 7, &facts);
+	rig_box_start(&rig, &box, 7, &facts);
 	assert_int_equal(facts.expires_at_ms, box.spec.expires_at_ms);
 	assert_int_equal(rig_set_expiry(&rig, box.id, 1800000000123), ERR_NONE);
 	assert_int_equal(rig_find(&rig, box.id, &facts), ERR_NONE);
 	assert_int_equal(facts.expires_at_ms, 1800000000123);
 	assert_string_equal(facts.account, RIG_ACCOUNT);
-	end_box(&box);
+	rig_box_end(&rig, &box);
 }
 
 static void test_a_paused_domain_is_resumed(void **state)
@@ -264,7 +222,7 @@ static void test_a_paused_domain_is_resumed(void **state)
 	struct hv_facts facts;
 
 	(void)state;
-	start_box(&box, 8, &facts);
+	rig_box_start(&rig, &box, 8, &facts);
 	virConnectPtr conn = open_libvirt();
 	virDomainPtr domain = look_up(conn, box.id);
 	assert_int_equal(virDomainSuspend(domain), 0);
@@ -277,7 +235,7 @@ static void test_a_paused_domain_is_resumed(void **state)
 	assert_int_equal(facts.state, HV_DOMAIN_RUNNING);
 	virDomainFree(domain);
 	virConnectClose(conn);
-	end_box(&box);
+	rig_box_end(&rig, &box);
 }
 
 static void test_the_link_goes_up_and_down(void **state)
@@ -300,142 +258,7 @@ static void test_the_link_goes_up_and_down(void **state)
 	assert_true(has_text(domain, "<link state='down'/>"));
 	virDomainFree(domain);
 	virConnectClose(conn);
-	end_box(&box);
-}
-
-/* ---- isolation ---- */
-
-static void assert_status_line(const char *status, const char *key, const char *value)
-{
-	_cleanup_free_ char *line = xasprintf("\n%s:\t%s", key, value);
-
-	if (!strstr(status, line)) {
-		fail_msg("no line \"%s: %s\" in:\n%s", key, value, status);
-	}
-}
-
-static void test_qemu_runs_as_its_sandbox_and_with_nothing_more(void **state)
-{
-	struct rig_box box;
-	struct hv_facts facts;
-
-	(void)state;
-	start_box(&box, 10, &facts);
-	_cleanup_free_ char *status = proc_text(facts.pid, "status");
-	assert_status_line(status, "Uid", "300011\t300011\t300011\t300011\n");
-	unsigned gid = box.spec.gid;
-	_cleanup_free_ char *gids = xasprintf("%u\t%u\t%u\t%u\n", gid, gid, gid, gid);
-	assert_status_line(status, "Gid", gids);
-	_cleanup_free_ char *groups = xasprintf("%u \n", gid);
-	assert_status_line(status, "Groups", groups);
-	assert_status_line(status, "CapEff", "0000000000000000\n");
-	assert_status_line(status, "NoNewPrivs", "1\n");
-	assert_status_line(status, "Seccomp", "2\n");
-	end_box(&box);
-}
-
-/* Returns 0 or the errno of connecting to @path. */
-static int connect_errno(const char *path)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-	return connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 ? 0 : errno;
-}
-
-static int open_errno(const char *path, int flags)
-{
-	_cleanup_close_ int fd = open(path, flags | O_CLOEXEC, 0600);
-
-	return fd >= 0 ? 0 : errno;
-}
-
-/* In a child: one bit for each thing that another sandbox's user could do. */
-static int attack(const struct rig_box *box, const char *monitor, uid_t uid)
-{
-	int holes = 0;
-	_cleanup_free_ char *new_file = xasprintf("%s/new", box->paths.disk_dir);
-
-	if (setgroups(0, NULL) != 0 || setgid(box->spec.gid) != 0 || setuid(uid) != 0) {
-		return 0xff;
-	}
-	holes |= connect_errno(box->paths.agent_socket) != EACCES ? 1 : 0;
-	holes |= connect_errno(box->paths.console_socket) != EACCES ? 2 : 0;
-	holes |= connect_errno(monitor) != EACCES ? 4 : 0;
-	holes |= open_errno(box->paths.overlay, O_RDONLY) != EACCES ? 8 : 0;
-	holes |= open_errno(box->base, O_RDWR) != EACCES ? 16 : 0;
-	holes |= open_errno(new_file, O_WRONLY | O_CREAT) != EACCES ? 32 : 0;
-	/* What it must be able to do, so that the rest isn't refused for a silly reason. */
-	holes |= open_errno(box->base, O_RDONLY) != 0 ? 64 : 0;
-	return holes;
-}
-
-static char *monitor_path(pid_t pid)
-{
-	_cleanup_free_ char *path = xasprintf("/proc/%d/cmdline", (int)pid);
-	char *args;
-	size_t len;
-	struct err err;
-
-	assert_ok(fs_read(path, 1 << 20, &args, &len, &err), &err);
-	for (size_t at = 0; at < len; at += strlen(args + at) + 1) {
-		char *found = strstr(args + at, "\"file\":\"");
-		char *end = found ? strstr(found, "/master-key.aes") : NULL;
-		if (end) {
-			char *dir = found + strlen("\"file\":\"");
-			char *result = xasprintf("%.*s/monitor.sock", (int)(end - dir), dir);
-			free(args);
-			return result;
-		}
-	}
-	fail_msg("QEMU's directory isn't on its command line");
-	return NULL;
-}
-
-static void test_another_sandbox_s_user_reaches_nothing(void **state)
-{
-	struct rig_box box;
-	struct hv_facts facts;
-	int status;
-
-	(void)state;
-	start_box(&box, 11, &facts);
-	_cleanup_free_ char *monitor = monitor_path(facts.pid);
-	assert_int_equal(access(monitor, F_OK), 0);
-	assert_int_equal(connect_errno(box.paths.agent_socket), 0);
-	pid_t child = fork();
-	if (child == 0) {
-		_exit(attack(&box, monitor, RIG_UID + 500));
-	}
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
-	/* The sandbox's own user can't add files either, or reach the daemon's sockets. */
-	child = fork();
-	if (child == 0) {
-		_exit(attack(&box, monitor, box.spec.uid));
-	}
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(WEXITSTATUS(status), 8);
-	end_box(&box);
-}
-
-static void test_the_shared_base_stays_root_s(void **state)
-{
-	struct rig_box box;
-	struct hv_facts facts;
-	struct stat before, after;
-
-	(void)state;
-	rig_box_init(&rig, &box, 12);
-	assert_int_equal(stat(box.base, &before), 0);
-	rig_box_fini(&box);
-	start_box(&box, 12, &facts);
-	assert_int_equal(stat(box.base, &after), 0);
-	assert_int_equal(after.st_uid, before.st_uid);
-	assert_int_equal(after.st_mode, before.st_mode);
-	assert_int_equal(after.st_ctim.tv_sec, before.st_ctim.tv_sec);
-	end_box(&box);
+	rig_box_end(&rig, &box);
 }
 
 /* ---- strangers ---- */
@@ -481,7 +304,7 @@ static void test_a_foreign_domain_with_our_name_is_left_alone(void **state)
 static void test_memory_stays_small(void **state)
 {
 	(void)state;
-	_cleanup_free_ char *status = proc_text(getpid(), "status");
+	_cleanup_free_ char *status = rig_proc_text(getpid(), "status");
 	const char *line = strstr(status, "\nVmRSS:");
 
 	assert_non_null(line);
@@ -490,118 +313,6 @@ static void test_memory_stays_small(void **state)
 #ifndef __SANITIZE_ADDRESS__
 	assert_true(kib < RSS_LIMIT_KIB);
 #endif
-}
-
-/* ---- re-attaching: libvirt opens one embedded root in the life of a process ---- */
-
-#define REATTACHED_BOX 20
-
-static void print_facts(const struct hv_facts *facts)
-{
-	printf("%d %d %llu\n", (int)facts->state, (int)facts->pid,
-		(unsigned long long)facts->pid_start);
-	fflush(stdout);
-}
-
-/* Child: holds the embedded driver, starts a domain, and waits to be killed. */
-static int hold(const char *dir)
-{
-	struct rig_box box;
-	struct hv_facts facts;
-	bool never = false;
-
-	rig_open(&rig, dir);
-	start_box(&box, REATTACHED_BOX, &facts);
-	print_facts(&facts);
-	rig_wait(&rig, &never, 120000);
-	return 1;
-}
-
-/* Child: opens what another left, says what it sees at once, and ends it. */
-static int look(const char *dir)
-{
-	struct rig_box box;
-	struct hv_facts facts;
-
-	rig_open(&rig, dir);
-	rig_box_init(&rig, &box, REATTACHED_BOX);
-	if (rig_find(&rig, box.id, &facts) == ERR_NONE) {
-		print_facts(&facts);
-		assert_int_equal(kill(facts.pid, SIGKILL), 0);
-		assert_true(rig_wait_event(&rig, box.id, HV_EVENT_LOST, EVENT_MS));
-	} else {
-		facts = (struct hv_facts){.state = HV_DOMAIN_SHUTOFF};
-		print_facts(&facts);
-	}
-	end_box(&box);
-	rig_close(&rig, true);
-	return 0;
-}
-
-/* Runs this program with @command; reads the facts that it prints. */
-static pid_t run_self(const char *command, const char *dir, struct hv_facts *ret)
-{
-	char *const argv[] = {(char *)"test-hv-libvirt", (char *)command, (char *)dir, NULL};
-	posix_spawn_file_actions_t actions;
-	int fds[2];
-	pid_t pid;
-	int state, qemu_pid;
-	unsigned long long start;
-
-	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
-	assert_int_equal(posix_spawn(&pid, "/proc/self/exe", &actions, NULL, argv, environ), 0);
-	posix_spawn_file_actions_destroy(&actions);
-	close(fds[1]);
-	_cleanup_fclose_ FILE *out = fdopen(fds[0], "r");
-	assert_int_equal(fscanf(out, "%d %d %llu", &state, &qemu_pid, &start), 3);
-	*ret = (struct hv_facts){
-		.state = (enum hv_domain_state)state, .pid = qemu_pid, .pid_start = start};
-	return pid;
-}
-
-static void test_domains_outlive_the_death_of_the_daemon(void **state)
-{
-	struct hv_facts before, after;
-	char dir[RIG_DIR_BYTES];
-	int status;
-
-	(void)state;
-	rig_make_directory(dir);
-	pid_t holder = run_self("hold", dir, &before);
-	assert_int_equal(kill(holder, SIGKILL), 0);
-	assert_int_equal(waitpid(holder, &status, 0), holder);
-	assert_true(is_alive(&before));
-
-	uint64_t begin = clock_monotonic_ms();
-	pid_t looker = run_self("look", dir, &after);
-	print_message("ready after kill -9: %d ms\n", (int)(clock_monotonic_ms() - begin));
-	/* Ready means settled: the first look is the true one. */
-	assert_int_equal(after.state, HV_DOMAIN_RUNNING);
-	assert_int_equal(after.pid, before.pid);
-	assert_int_equal(after.pid_start, before.pid_start);
-	assert_int_equal(waitpid(looker, &status, 0), looker);
-	assert_int_equal(status, 0);
-	assert_false(is_alive(&before));
-}
-
-static void test_a_domain_that_died_meanwhile_is_gone_when_ready(void **state)
-{
-	struct hv_facts before, after;
-	char dir[RIG_DIR_BYTES];
-	int status;
-
-	(void)state;
-	rig_make_directory(dir);
-	pid_t holder = run_self("hold", dir, &before);
-	assert_int_equal(kill(holder, SIGKILL), 0);
-	assert_int_equal(waitpid(holder, &status, 0), holder);
-	assert_int_equal(kill(before.pid, SIGKILL), 0);
-	pid_t looker = run_self("look", dir, &after);
-	assert_int_equal(after.pid, 0);
-	assert_int_equal(waitpid(looker, &status, 0), looker);
-	assert_int_equal(status, 0);
 }
 
 /* ---- groups ---- */
@@ -623,7 +334,7 @@ static int close_rig(void **state)
 	return 0;
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_domain_starts_and_is_destroyed),
@@ -637,25 +348,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_the_expiry_is_kept_in_the_metadata),
 		cmocka_unit_test(test_a_paused_domain_is_resumed),
 		cmocka_unit_test(test_the_link_goes_up_and_down),
-		cmocka_unit_test(test_qemu_runs_as_its_sandbox_and_with_nothing_more),
-		cmocka_unit_test(test_another_sandbox_s_user_reaches_nothing),
-		cmocka_unit_test(test_the_shared_base_stays_root_s),
 		cmocka_unit_test(test_a_foreign_domain_with_our_name_is_left_alone),
 		cmocka_unit_test(test_memory_stays_small),
-	};
-	const struct CMUnitTest reattach_tests[] = {
-		cmocka_unit_test(test_domains_outlive_the_death_of_the_daemon),
-		cmocka_unit_test(test_a_domain_that_died_meanwhile_is_gone_when_ready),
 	};
 
 	if (!rig_has_image()) {
 		puts("skipped: PADDOCK_TEST_IMAGE names no directory with an image");
 		return 77;
 	}
-	if (argc == 3) {
-		return strcmp(argv[1], "hold") == 0 ? hold(argv[2]) : look(argv[2]);
-	}
-	int failed = cmocka_run_group_tests_name("re-attach", reattach_tests, NULL, NULL);
-
-	return failed + cmocka_run_group_tests_name("embedded", tests, open_rig, close_rig);
+	return cmocka_run_group_tests(tests, open_rig, close_rig);
 }
