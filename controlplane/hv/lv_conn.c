@@ -23,7 +23,8 @@
  * there can be only one at a root, so a second attempt would fail for the first one's sake.
  *
  * Letters carry the generation of the connection, since those of an old one may still lie in the
- * mailbox when the next is up.
+ * mailbox when the next is up. Those of one that is still being opened are kept until it is shown:
+ * its loss would be told only once, and the list that it brings is older than they are.
  */
 
 #define BACKOFF_FIRST_MS     1000
@@ -42,6 +43,7 @@ struct lv_conn {
 	struct lv_conn_config config;
 	struct lv_conn_hooks hooks;
 	struct lv_events *events;
+	struct lv_mailbox *early; /* letters of the connection that is being opened */
 	struct event *retry_timer;
 	enum conn_state state;
 	uint64_t backoff_ms;
@@ -221,12 +223,28 @@ static void free_open_job(struct open_job *job)
 	free(job);
 }
 
+static void on_mail(void *arg, const struct lv_mail *mail);
+
+/* Tells them if the connection is up, else drops them. */
+static void read_early_mail(struct lv_conn *conn)
+{
+	struct lv_letters letters = STAILQ_HEAD_INITIALIZER(letters);
+	struct lv_letter *letter;
+
+	lv_mailbox_take(conn->early, &letters);
+	STAILQ_FOREACH (letter, &letters, link) {
+		on_mail(conn, &letter->mail);
+	}
+	lv_letters_free(&letters);
+}
+
 static void retry_later(struct lv_conn *conn)
 {
 	struct timeval delay = {.tv_sec = (time_t)(conn->backoff_ms / MS_PER_SECOND),
 		.tv_usec = (suseconds_t)(conn->backoff_ms % MS_PER_SECOND * 1000)};
 
 	conn->state = CONN_WAITING;
+	read_early_mail(conn);
 	evtimer_add(conn->retry_timer, &delay);
 	conn->backoff_ms = MIN(conn->backoff_ms * 2, (uint64_t)BACKOFF_MAX_MS);
 }
@@ -258,6 +276,7 @@ static void on_opened(struct worker_job *job, const struct err *err)
 	open_job->opened.facts = open_job->facts;
 	conn->hooks.on_up(conn->hooks.arg, &open_job->opened);
 	free_open_job(open_job);
+	read_early_mail(conn);
 }
 
 /* Too late to be of use: its domains have been declared unreachable. The next attempt is quick. */
@@ -303,7 +322,14 @@ static void on_mail(void *arg, const struct lv_mail *mail)
 {
 	struct lv_conn *conn = arg;
 
-	if (conn->state != CONN_READY || mail->generation != conn->generation) {
+	if (mail->generation != conn->generation) {
+		return;
+	}
+	if (conn->state == CONN_OPENING) {
+		lv_mailbox_post(conn->early, mail);
+		return;
+	}
+	if (conn->state != CONN_READY) {
 		return;
 	}
 	if (mail->kind == LV_MAIL_DOMAIN) {
@@ -334,6 +360,7 @@ struct lv_conn *lv_conn_new(struct loop *loop, struct worker_pool *pool,
 		free(conn);
 		return NULL;
 	}
+	conn->early = lv_mailbox_new();
 	conn->retry_timer = evtimer_new(loop_base(loop), on_retry, conn);
 	ASSERT(conn->retry_timer != NULL);
 	return conn;
@@ -406,5 +433,6 @@ void lv_conn_free(struct lv_conn *conn, bool is_pool_ended)
 		return;
 	}
 	lv_events_free(conn->events);
+	lv_mailbox_unref(conn->early);
 	free(conn);
 }
