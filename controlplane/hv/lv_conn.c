@@ -414,9 +414,9 @@ static bool close_within_grace(struct lv_conn *conn)
 		free(job);
 		return false;
 	}
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += CLOSE_GRACE_S;
-	if (pthread_timedjoin_np(thread, NULL, &until) != 0) {
+	if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
 		pthread_detach(thread);
 		return false;
 	}
