@@ -138,6 +138,11 @@ int lv_domain_start_blocking(const struct lv_target *target, const struct hv_spe
 	if (old) {
 		return err_set(err, ERR_CONFLICT, "the virtual machine exists already");
 	}
+	/* The run directory may be emptied only where none is known to use it. */
+	(void)lv_error_set(err, "look for an old domain");
+	if (err->kind != ERR_NOT_FOUND) {
+		return -1;
+	}
 	if (overlay_prepare_run_blocking(spec->paths, err) != 0) {
 		return -1;
 	}
