@@ -16,7 +16,7 @@
  *
  * A domain is named by the id of its sandbox. The implementation only ever touches domains that
  * carry its own instance id in their metadata. Calls for one id run in the order in which they were
- * made.
+ * made; set_link() has an order of its own.
  */
 
 #include <stdbool.h>
@@ -142,7 +142,8 @@ struct hv_ops {
 	/* Writes the expiry into the domain's metadata. */
 	void (*set_expiry)(
 		struct hv *hv, const char *id, int64_t expires_at_ms, hv_done_fn done, void *arg);
-	/* Plugs or pulls the network cable. */
+	/* Plugs or pulls the network cable. Where libvirt doesn't pull it soon, the process is
+	 * stopped until it does or the cable may be plugged, and the answer is the failure. */
 	void (*set_link)(struct hv *hv, const char *id, bool is_up, hv_done_fn done, void *arg);
 	/* All domains of this instance, settled or not. */
 	void (*list)(struct hv *hv, hv_list_fn done, void *arg);

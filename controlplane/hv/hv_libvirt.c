@@ -29,6 +29,10 @@
  * A destroy that libvirt doesn't carry out (it hangs, or there is no connection) ends the QEMU
  * process from here: its identity is known. The caller still hears of the failure, since what
  * libvirt makes of it is open; whatever hangs there usually comes back once the process is gone.
+ *
+ * In the same way a network cable that libvirt doesn't pull in time is as good as pulled once the
+ * process is stopped: QEMU moves every packet itself. It goes on when the next call is about to
+ * pull the cable, for which it must run, or when the cable may be plugged again.
  */
 
 #define WORKERS_DEFAULT_MAX 4
@@ -37,6 +41,8 @@
 #define QUEUE_MAX           256
 #define CLOSE_GRACE_MS      5000
 #define LIST_LANE           "*" /* no id looks like it */
+#define LINK_LANE           "link "
+#define LANE_KEY_BYTES      (sizeof LINK_LANE + ID_BYTES)
 
 struct hv_libvirt {
 	struct hv hv;
@@ -67,6 +73,21 @@ static struct hv_libvirt *self(struct hv *hv)
 
 /* ---- results, on the loop ---- */
 
+static void signal_known_process(struct hv_libvirt *hv, const char *id, void (*send)(int pidfd))
+{
+	struct process process = lv_known_process(hv->known, id);
+	char name[DOMAIN_NAME_BYTES];
+	struct err err;
+	int fd;
+
+	domain_name(name, hv->instance, id);
+	if (process_open(&process, name, &fd, &err) != 0) {
+		return;
+	}
+	send(fd);
+	close(fd);
+}
+
 static void note_start(struct hv_libvirt *hv, const struct lv_job *job, const struct err *err)
 {
 	if (err) {
@@ -80,6 +101,14 @@ static void note_list(struct hv_libvirt *hv, const struct lv_job *job, const str
 {
 	for (size_t i = 0; !err && i < job->count; i++) {
 		lv_known_learn(hv->known, &job->list[i]);
+	}
+}
+
+/* A late failure of an earlier pull may have stopped it since the plug was asked for. */
+static void note_link(struct hv_libvirt *hv, const struct lv_job *job, const struct err *err)
+{
+	if (!err && job->is_up && !job->lane.job.is_abandoned) {
+		signal_known_process(hv, job->id, process_continue);
 	}
 }
 
@@ -104,10 +133,12 @@ static void note(struct hv_libvirt *hv, const struct lv_job *job, const struct e
 	case LV_DISK_REMOVE:
 		note_end(hv, job, err);
 		break;
+	case LV_SET_LINK:
+		note_link(hv, job, err);
+		break;
 	case LV_DISK_CREATE:
 	case LV_RESUME:
 	case LV_SET_EXPIRY:
-	case LV_SET_LINK:
 		break;
 	}
 }
@@ -119,20 +150,13 @@ static bool needs_kill(const struct hv_libvirt *hv, const struct lv_job *job, co
 	       (err->kind == ERR_TIMEOUT || err->kind == ERR_UNAVAILABLE);
 }
 
-static void kill_known_process(struct hv_libvirt *hv, const char *id)
+/* A pull that libvirt didn't carry out: the guest must be silent all the same. */
+static void stop_if_plugged(struct hv_libvirt *hv, const struct lv_job *job, const struct err *err)
 {
-	struct process process = lv_known_process(hv->known, id);
-	char name[DOMAIN_NAME_BYTES];
-	struct err err;
-	int fd;
-
-	domain_name(name, hv->instance, id);
-	if (process_open(&process, name, &fd, &err) != 0) {
-		return;
+	if (err && job->verb == LV_SET_LINK && !job->is_up && !hv->is_closed) {
+		log_warn("stopping QEMU without libvirt", "sb=%s", job->id);
+		signal_known_process(hv, job->id, process_stop);
 	}
-	log_warn("killed a QEMU process without libvirt", "sb=%s pid=%d", id, (int)process.pid);
-	process_kill(fd);
-	close(fd);
 }
 
 static void on_done(struct worker_job *worker_job, const struct err *err)
@@ -141,8 +165,10 @@ static void on_done(struct worker_job *worker_job, const struct err *err)
 	struct hv_libvirt *hv = job->owner;
 
 	if (needs_kill(hv, job, err)) {
-		kill_known_process(hv, job->id);
+		log_warn("killing QEMU without libvirt", "sb=%s", job->id);
+		signal_known_process(hv, job->id, process_kill);
 	}
+	stop_if_plugged(hv, job, err);
 	/* The worker still writes to an abandoned job; on_late() sees its result. */
 	if (worker_job->is_abandoned) {
 		lv_job_answer(job, err);
@@ -163,6 +189,7 @@ static void on_late(struct worker_job *worker_job)
 	const struct err *err = worker_job->err.kind == ERR_NONE ? NULL : &worker_job->err;
 
 	note(hv, job, err);
+	stop_if_plugged(hv, job, err);
 	if (!hv->is_closed && job->verb != LV_LIST) {
 		hv->hooks.on_late(hv->hooks.arg, job->id);
 	}
@@ -209,8 +236,20 @@ static struct lv_job *new_job(struct hv *hv, enum lv_verb verb, const char *id, 
 	return job;
 }
 
+/* A pull must not wait for whatever else hangs about that sandbox. */
+static void lane_key(char out[LANE_KEY_BYTES], const struct lv_job *job)
+{
+	if (job->verb == LV_LIST) {
+		snprintf(out, LANE_KEY_BYTES, LIST_LANE);
+	} else {
+		snprintf(out, LANE_KEY_BYTES, "%s%s", job->verb == LV_SET_LINK ? LINK_LANE : "",
+			job->id);
+	}
+}
+
 static void submit(struct hv_libvirt *hv, struct lv_job *job, uint64_t deadline_ms)
 {
+	char key[LANE_KEY_BYTES];
 	struct err err;
 
 	job->lane.job.done = on_done;
@@ -231,8 +270,8 @@ static void submit(struct hv_libvirt *hv, struct lv_job *job, uint64_t deadline_
 			return;
 		}
 	}
-	if (lane_submit(hv->lanes, job->verb == LV_LIST ? LIST_LANE : job->id, &job->lane, &err) !=
-		0) {
+	lane_key(key, job);
+	if (lane_submit(hv->lanes, key, &job->lane, &err) != 0) {
 		refuse(hv, job, &err);
 	}
 }
@@ -309,7 +348,11 @@ static void op_set_link(struct hv *hv, const char *id, bool is_up, hv_done_fn do
 
 	job->is_up = is_up;
 	job->fn.done = done;
-	submit(self(hv), job, self(hv)->deadlines.call_ms);
+	if (is_up) {
+		/* It may have been stopped for a pull, and libvirt may still hang. */
+		signal_known_process(self(hv), id, process_continue);
+	}
+	submit(self(hv), job, is_up ? self(hv)->deadlines.call_ms : self(hv)->deadlines.pull_ms);
 }
 
 static void op_list(struct hv *hv, hv_list_fn done, void *arg)

@@ -21,6 +21,7 @@ struct hv_libvirt_deadlines {
 	uint64_t settle_ms; /* of it, how long re-attached domains may take to settle */
 	uint64_t disk_ms;
 	uint64_t start_ms;
+	uint64_t pull_ms; /* a network cable that must not be plugged any more */
 	uint64_t call_ms; /* everything else */
 };
 #define HV_LIBVIRT_DEADLINES                                                                       \
@@ -28,6 +29,7 @@ struct hv_libvirt_deadlines {
 		.settle_ms = 30000,                                                                \
 		.disk_ms = 30000,                                                                  \
 		.start_ms = 60000,                                                                 \
+		.pull_ms = 500,                                                                    \
 		.call_ms = 20000})
 
 struct hv_libvirt_config {

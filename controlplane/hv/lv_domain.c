@@ -238,6 +238,13 @@ int lv_domain_set_link_blocking(
 	if (!xml || find(target, id, &domain, &metadata, err) != 0) {
 		return -1;
 	}
+	const struct process process = find_process(target, id);
+	_cleanup_close_ int pidfd = pin(target, id, &process);
+
+	if (pidfd >= 0) {
+		/* As late as can be: it must run to carry this out. */
+		process_continue(pidfd);
+	}
 	return virDomainUpdateDeviceFlags(domain, xml, VIR_DOMAIN_AFFECT_LIVE) == 0
 		       ? 0
 		       : lv_error_set(err, "set the link");

@@ -39,6 +39,7 @@ int lv_domain_start_blocking(const struct lv_target *target, const struct hv_spe
 int lv_domain_destroy_blocking(const struct lv_target *target, const char *id,
 	const struct process *known, struct err *err);
 int lv_domain_resume_blocking(const struct lv_target *target, const char *id, struct err *err);
+/* Lets a process go on that was stopped since its link couldn't be pulled. */
 int lv_domain_set_link_blocking(
 	const struct lv_target *target, const char *id, bool is_up, struct err *err);
 int lv_domain_set_expiry_blocking(

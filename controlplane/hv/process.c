@@ -150,8 +150,23 @@ bool process_wait_blocking(int pidfd, uint64_t timeout_ms)
 	}
 }
 
+/* Fails only when it has ended already. */
+static void send_signal(int pidfd, int signal)
+{
+	(void)pidfd_send_signal(pidfd, signal, NULL, 0);
+}
+
 void process_kill(int pidfd)
 {
-	/* Fails only when it has ended already. */
-	(void)pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
+	send_signal(pidfd, SIGKILL);
+}
+
+void process_stop(int pidfd)
+{
+	send_signal(pidfd, SIGSTOP);
+}
+
+void process_continue(int pidfd)
+{
+	send_signal(pidfd, SIGCONT);
 }

@@ -3,13 +3,11 @@
 /*
  * process - the QEMU process of a domain
  *
- * Purpose: finds it, watches it and, where libvirt doesn't, ends it. A number alone is never
- *          trusted: a process is its number together with its start time, and before a signal is
- *          sent a descriptor pins it and the command line must name the domain.
- * Owns:    nothing.
- * Thread:  any; process_wait_blocking() on a worker.
- * Errors:  ERR_NOT_FOUND: there is no such process (any more). ERR_INTERNAL: else.
- * Uses:    base.
+ * Purpose: finds it, watches it and, where libvirt doesn't, stops or ends it. A number alone is
+ * never trusted: a process is its number together with its start time, and before a signal is sent
+ * a descriptor pins it and the command line must name the domain. Owns:    nothing. Thread:  any;
+ * process_wait_blocking() on a worker. Errors:  ERR_NOT_FOUND: there is no such process (any more).
+ * ERR_INTERNAL: else. Uses:    base.
  */
 
 #include <stdbool.h>
@@ -34,3 +32,6 @@ int process_open(const struct process *process, const char *name, int *ret_fd, s
 /* True when the process of @pidfd ended within @timeout_ms. */
 bool process_wait_blocking(int pidfd, uint64_t timeout_ms);
 void process_kill(int pidfd);
+/* Nothing of it runs between the two, not even what libvirt asks of it. */
+void process_stop(int pidfd);
+void process_continue(int pidfd);

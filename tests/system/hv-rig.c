@@ -137,6 +137,7 @@ void rig_open(struct rig *rig, const char *dir)
 	struct hv_libvirt_config config = {.uri = rig->uri,
 		.instance = RIG_INSTANCE,
 		.accel = HV_ACCEL_AUTO,
+		.workers = RIG_WORKERS,
 		.tb_cache_mib = 32,
 		.deadlines = HV_LIBVIRT_DEADLINES};
 	const char *accel = getenv("PADDOCK_ACCEL");

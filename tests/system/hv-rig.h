@@ -19,6 +19,7 @@
 #define RIG_GID       107 /* kvm on Debian */
 #define RIG_UID       300001
 #define RIG_CALL_MS   6000
+#define RIG_WORKERS   2
 #define RIG_DIR_BYTES 64
 
 struct rig_event {

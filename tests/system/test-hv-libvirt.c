@@ -261,6 +261,80 @@ static void test_the_link_goes_up_and_down(void **state)
 	rig_box_end(&rig, &box);
 }
 
+static void await_stopped(const struct hv_facts *facts, bool is_wanted)
+{
+	uint64_t begin = clock_monotonic_ms();
+	bool is_stopped = !is_wanted;
+
+	/* The loop stands still meanwhile: what is seen was done before. */
+	while (is_stopped != is_wanted) {
+		_cleanup_free_ char *stat = rig_proc_text(facts->pid, "stat");
+
+		is_stopped = strrchr(stat, ')')[2] == 'T';
+		assert_true(clock_monotonic_ms() - begin < EVENT_MS);
+	}
+}
+
+static void count_answer(void *arg, const struct err *err)
+{
+	(void)err;
+	(*(unsigned *)arg)++;
+}
+
+/* Every worker waits for a process that doesn't react, so libvirt isn't even asked in time. */
+static void test_a_guest_is_stopped_while_its_link_can_t_be_pulled(void **state)
+{
+	struct rig_box stuck[RIG_WORKERS];
+	struct hv_facts stuck_facts[RIG_WORKERS];
+	struct rig_box box;
+	struct hv_facts facts;
+	unsigned answers = 0;
+	bool never = false;
+
+	(void)state;
+	for (unsigned i = 0; i < RIG_WORKERS; i++) {
+		rig_box_start(&rig, &stuck[i], 30 + i, &stuck_facts[i]);
+	}
+	rig_box_init(&rig, &box, 40);
+	box.spec.network = HV_NETWORK_USER;
+	assert_int_equal(rig_disk_create(&rig, &box), ERR_NONE);
+	assert_int_equal(rig_start(&rig, &box, &facts), ERR_NONE);
+	for (unsigned i = 0; i < RIG_WORKERS; i++) {
+		assert_int_equal(kill(stuck_facts[i].pid, SIGSTOP), 0);
+		rig.hv->ops->destroy(rig.hv, stuck[i].id, count_answer, &answers);
+	}
+	/* Nor does it wait for what hangs about the same sandbox. */
+	rig.hv->ops->set_expiry(rig.hv, box.id, 1, count_answer, &answers);
+	uint64_t begin = clock_monotonic_ms();
+	assert_int_equal(rig_set_link(&rig, box.id, false), ERR_TIMEOUT);
+	assert_true(clock_monotonic_ms() - begin < 1000);
+	await_stopped(&facts, true);
+
+	/* What was stopped for one pull must run for the next, which succeeds at last. */
+	while (answers < RIG_WORKERS + 1) {
+		rig_wait(&rig, &never, 50);
+	}
+	begin = clock_monotonic_ms();
+	while (rig_set_link(&rig, box.id, false) != ERR_NONE) {
+		assert_true(clock_monotonic_ms() - begin < EVENT_MS);
+	}
+	await_stopped(&facts, false);
+
+	/* Before libvirt answers, too, once there is no reason any more. */
+	assert_int_equal(kill(facts.pid, SIGSTOP), 0);
+	await_stopped(&facts, true);
+	rig.hv->ops->set_link(rig.hv, box.id, true, count_answer, &answers);
+	await_stopped(&facts, false);
+	assert_int_equal(answers, RIG_WORKERS + 1);
+	while (answers == RIG_WORKERS + 1) {
+		rig_wait(&rig, &never, 50);
+	}
+	for (unsigned i = 0; i < RIG_WORKERS; i++) {
+		rig_box_end(&rig, &stuck[i]);
+	}
+	rig_box_end(&rig, &box);
+}
+
 /* ---- strangers ---- */
 
 #define FOREIGN_XML                                                                                \
@@ -348,6 +422,7 @@ int main(void)
 		cmocka_unit_test(test_the_expiry_is_kept_in_the_metadata),
 		cmocka_unit_test(test_a_paused_domain_is_resumed),
 		cmocka_unit_test(test_the_link_goes_up_and_down),
+		cmocka_unit_test(test_a_guest_is_stopped_while_its_link_can_t_be_pulled),
 		cmocka_unit_test(test_a_foreign_domain_with_our_name_is_left_alone),
 		cmocka_unit_test(test_memory_stays_small),
 	};

@@ -55,6 +55,7 @@ class Surroundings:
         extra = ["169.254.7.7", "169.254.169.254", "203.0.113.9", "100.64.1.1"]
         lan = self.net.peer("lan", "10.77.0.1/24", "10.77.0.2/24", *[a + "/32" for a in extra],
                             routes=extra)
+        self.sent = pathlib.Path(f"/sys/class/net/{lan.link}/statistics/tx_packets")
         # One each: the answer of a UDP socket that is bound to no address comes from another one.
         for address in ["10.77.0.2", *extra]:
             lan.listen(address, 80)
@@ -65,6 +66,10 @@ class Surroundings:
 
     def close(self):
         self.net.close()
+
+    def packets(self):
+        """How many have left the host for the namespace."""
+        return int(self.sent.read_text())
 
     def forbidden(self, paddockd_port):
         """Every one of these must be out of reach."""
@@ -80,8 +85,8 @@ class Surroundings:
 
 
 class Guest:
-    def __init__(self, build, environment=None, config=""):
-        self.daemon = Daemon(config, build=build, environment=environment).start()
+    def __init__(self, build, environment=None, config="", uri="embed"):
+        self.daemon = Daemon(config, build=build, environment=environment, uri=uri).start()
         try:
             self.client = self.daemon.client()
             self.sandbox = self.client.create(network="egress")["id"]

@@ -4,9 +4,24 @@ import os
 import pathlib
 import signal
 import subprocess
+import time
 import unittest
 
-from paddock import Daemon, wait_for
+import lib_netns
+import test_network
+from paddock import HOOKS_BUILD, Daemon, wait_for
+
+# Runs in the guest.
+SENDER = """
+import socket, time
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+while True:
+    try:
+        sock.sendto(b"still here", ("203.0.113.9", 80))
+    except OSError:
+        pass
+    time.sleep(0.02)
+"""
 
 
 class LibvirtDaemons:
@@ -58,6 +73,39 @@ class SystemDriver(unittest.TestCase):
         listed = subprocess.run(["virsh", "-c", "qemu:///system", "list", "--all", "--name"],
                                 capture_output=True, text=True, timeout=60).stdout
         self.assertNotIn(sandbox, listed)
+
+    def test_a_guest_is_silent_without_the_filter_even_if_libvirt_hangs(self):
+        daemons = LibvirtDaemons()
+        self.addCleanup(daemons.close)
+        around = test_network.Surroundings()
+        self.addCleanup(around.close)
+        broken = pathlib.Path(f"/tmp/paddock-filter-fails-{os.getpid()}")
+        self.addCleanup(broken.unlink, missing_ok=True)
+        guest = test_network.Guest(HOOKS_BUILD, {"PADDOCK_TEST_FILTER_FAIL_FILE": str(broken)},
+                                   uri="qemu:///system")
+        self.addCleanup(guest.daemon.close)
+        table = guest.table.split()[-1]
+        guest.client.exec(guest.sandbox, "sh", "-c", "setsid python3 -c \"$0\" >/dev/null 2>&1 &", SENDER)
+        begin = around.packets()
+        wait_for(lambda: around.packets() > begin + 20, 30, "the guest sends")
+
+        libvirtd = int(pathlib.Path("/run/libvirtd.pid").read_text())
+        self.addCleanup(os.kill, libvirtd, signal.SIGCONT)
+        os.kill(libvirtd, signal.SIGSTOP)
+        broken.touch()
+        lib_netns.sh(["nft", "delete", "table", "inet", table])
+        time.sleep(1)
+        before = around.packets()
+        time.sleep(2)
+        # Beside a few questions of the host's own for hardware addresses.
+        self.assertLess(around.packets() - before, 10)
+
+        # The filter alone brings the guest back, whatever libvirt does.
+        broken.unlink()
+        before = around.packets()
+        wait_for(lambda: around.packets() > before + 20, 30, "the guest sends again")
+        os.kill(libvirtd, signal.SIGCONT)
+        self.assertEqual(guest.client.exec(guest.sandbox, "echo", "fine")["stdout"], "fine\n")
 
 
 if __name__ == "__main__":

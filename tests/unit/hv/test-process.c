@@ -155,6 +155,47 @@ static void test_a_process_is_pinned_killed_and_awaited(void **state)
 	end(pid);
 }
 
+static bool has_state(pid_t pid, char wanted)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%d/stat", (int)pid);
+	_cleanup_free_ char *text = NULL;
+	struct err err;
+
+	assert_ok(fs_read(path, 4096, &text, NULL, &err), &err);
+	return strrchr(text, ')')[2] == wanted;
+}
+
+static void test_a_process_is_stopped_and_goes_on(void **state)
+{
+	char *const argv[] = {(char *)"sh", (char *)"-c", (char *)"read line", (char *)"-name",
+		(char *)"guest=" NAME ",", NULL};
+	posix_spawn_file_actions_t actions;
+	struct process process;
+	struct err err;
+	pid_t pid;
+	int fds[2];
+	int fd = -1;
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, fds[0], STDIN_FILENO);
+	assert_int_equal(posix_spawn(&pid, "/bin/sh", &actions, NULL, argv, environ), 0);
+	posix_spawn_file_actions_destroy(&actions);
+	write_pid(pid);
+	assert_ok(process_find(pid_file, NAME, &process, &err), &err);
+	assert_ok(process_open(&process, NAME, &fd, &err), &err);
+	process_stop(fd);
+	await(loop, has_state(pid, 'T'), 30000);
+	assert_true(process_is_alive(&process));
+	process_continue(fd);
+	await(loop, !has_state(pid, 'T'), 30000);
+	close(fd);
+	close(fds[0]);
+	close(fds[1]);
+	end(pid);
+}
+
 static int set_up(void **state)
 {
 	struct err err;
@@ -185,6 +226,7 @@ int main(void)
 		cmocka_unit_test(test_a_reused_number_is_another_process),
 		cmocka_unit_test(test_bad_pid_files_are_refused),
 		cmocka_unit_test(test_a_process_is_pinned_killed_and_awaited),
+		cmocka_unit_test(test_a_process_is_stopped_and_goes_on),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
