@@ -144,14 +144,17 @@ int uiduse_find_process(const char *proc_dir, const struct uidrange *range,
 	while (!*ret && (entry = readdir(dir))) {
 		_cleanup_free_ char *path = NULL;
 		_cleanup_free_ char *status = NULL;
-		struct err gone;
+		struct err why;
 
 		if (!isdigit((unsigned char)entry->d_name[0])) {
 			continue;
 		}
 		path = xasprintf("%s/%s/status", proc_dir, entry->d_name);
-		if (fs_read(path, STATUS_MAX, &status, NULL, &gone) == 0) {
+		if (fs_read(path, STATUS_MAX, &status, NULL, &why) == 0) {
 			*ret = status_is_in(status, range, except);
+		} else if (why.kind != ERR_NOT_FOUND && why.sys != ESRCH) {
+			*err = why;
+			return -1;
 		}
 	}
 	return 0;

@@ -364,6 +364,19 @@ static void test_a_claim_waits_for_the_lock(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+/* Taken for gone, it would lose its uids to somebody else. */
+static void test_a_process_that_can_t_be_read_isn_t_taken_for_gone(void **state)
+{
+	struct host *host = *state;
+	struct uidrange range;
+	struct err err;
+
+	make_dir(host, "proc/77");
+	assert_ok(with(host, A, "a", 0, 1000, &range, &err), &err);
+	make_dir(host, "proc/77/status");
+	assert_err(with(host, B, "b", 0, 1000, &range, &err), &err, ERR_INTERNAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -382,6 +395,7 @@ int main(void)
 		TEST(test_a_container_without_those_uids_is_told_so),
 		TEST(test_a_damaged_claim_is_named_rather_than_overlooked),
 		TEST(test_a_claim_waits_for_the_lock),
+		TEST(test_a_process_that_can_t_be_read_isn_t_taken_for_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
