@@ -404,78 +404,6 @@ static void test_streams_of_events_are_refused_clearly(void **state)
 		"{\"command\":\"true\",\"background\":true}");
 }
 
-static void test_long_headers_are_refused(void **state)
-{
-	struct client *c = client_new(h);
-	_cleanup_free_ char *line = xasprintf("X-Long: %040000d\r\n", 1);
-
-	(void)state;
-	client_request(c, "GET", "/healthz", NULL, line, NULL, NULL, 0);
-	struct answer *a = client_answer(c, false);
-
-	assert_int_equal(a->status, 400);
-	answer_free(a);
-	WORLD_UNTIL(h->w, (client_poll(c), c->is_eof));
-	client_free(c);
-}
-
-static void test_connections_are_capped(void **state)
-{
-	const struct http_config config = {.connections_max = 3};
-	struct client *clients[4];
-
-	(void)state;
-	http_world_free(h);
-	h = http_world_new(&config);
-	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
-		clients[i] = client_new(h);
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
-		client_request(clients[i], "GET", "/healthz", NULL, NULL, NULL, NULL, 0);
-		struct answer *a = client_answer(clients[i], false);
-
-		assert_int_equal(a->status, i < 3 ? 200 : 503);
-		answer_free(a);
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
-		client_free(clients[i]);
-	}
-	world_run(h->w, 50);
-	assert_int_equal(http_get(h, NULL, "/healthz")->status, 200);
-}
-
-static void test_silent_connections_end(void **state)
-{
-	const struct http_config config = {.idle_timeout_s = 1};
-
-	(void)state;
-	http_world_free(h);
-	h = http_world_new(&config);
-	struct client *silent = client_new(h);
-	struct client *half = client_new(h);
-
-	client_send(half, "POST /v1/sandboxes HTTP/1.1\r\n", 29);
-	WORLD_UNTIL(h->w, (client_poll(silent), silent->is_eof));
-	WORLD_UNTIL(h->w, (client_poll(half), half->is_eof));
-	client_free(silent);
-	client_free(half);
-}
-
-/* While a call waits nobody has anything to say: that is not silence. */
-static void test_waiting_for_an_answer_is_not_silence(void **state)
-{
-	const struct http_config config = {.idle_timeout_s = 1};
-
-	(void)state;
-	http_world_free(h);
-	h = http_world_new(&config);
-	struct answer *a = http_json(h, "POST", at(http_running(h, NULL), "/exec"), h->key,
-		"{\"command\":\"sleep 1500\"}");
-
-	assert_int_equal(a->status, 200);
-	assert_string_equal(answer_text(a, "exit_code"), "0");
-}
-
 static void test_expect_100_is_answered(void **state)
 {
 	static const char body[] = "{\"wait\":false}";
@@ -584,10 +512,6 @@ int main(void)
 		T(test_chunked_bodies),
 		T(test_hosts_and_origins),
 		T(test_streams_of_events_are_refused_clearly),
-		T(test_long_headers_are_refused),
-		T(test_connections_are_capped),
-		T(test_silent_connections_end),
-		T(test_waiting_for_an_answer_is_not_silence),
 		T(test_expect_100_is_answered),
 		T(test_a_removal_that_hangs_is_told),
 		T(test_doctor_answers_whoever_is_still_there),
