@@ -196,6 +196,22 @@ struct http_conn *http_conn_of(struct http_door *door, struct evhttp_request *ev
 	return server->by_fd[fd];
 }
 
+/* ---- a request's turns ---- */
+
+/* evhttp gives one time-out to both directions, and while it sends it reads as well, to see the end
+ * of a connection. */
+static void set_timeouts(struct http_conn *conn, bool is_clients_turn)
+{
+	const struct timeval idle = {.tv_sec = conn->door->server->config.idle_timeout_s};
+
+	bufferevent_set_timeouts(conn->bev, is_clients_turn ? &idle : NULL, &idle);
+}
+
+void http_conn_arrived(struct http_conn *conn)
+{
+	set_timeouts(conn, false);
+}
+
 /* ---- counting ---- */
 
 bool http_conn_charge(struct http_conn *conn, uint64_t bytes)
@@ -220,6 +236,7 @@ void http_conn_sent(struct http_conn *conn)
 	conn->held_bytes = MIN(left, server->config.bodies_total_bytes - server->held_bytes);
 	server->held_bytes += conn->held_bytes;
 	conn->since_ms = clock_monotonic_ms();
+	set_timeouts(conn, true);
 }
 
 /* ---- ends that aren't evhttp's ---- */

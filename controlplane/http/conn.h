@@ -55,6 +55,8 @@ struct http_conn *http_conn_of(struct http_door *door, struct evhttp_request *ev
 
 /* Counts @bytes on top. False: that is over the total, and nothing was counted. */
 bool http_conn_charge(struct http_conn *conn, uint64_t bytes);
+/* All of a request is there: until its answer has left, the client needn't say anything. */
+void http_conn_arrived(struct http_conn *conn);
 /* The last byte of an answer has left: what is held now is what has been read of the next request.
  */
 void http_conn_sent(struct http_conn *conn);

@@ -214,6 +214,7 @@ void http_request_begin(struct evhttp_request *evreq, void *arg)
 	id_make(request->id, ID_REQUEST);
 	ASSERT(request->conn->request == NULL);
 	request->conn->request = request;
+	http_conn_arrived(request->conn);
 	door->server->pending++;
 	if (request->conn->refusal != ERR_NONE) {
 		struct err err;

@@ -83,6 +83,47 @@ static void test_waiting_for_an_answer_is_not_silence(void **state)
 	assert_string_equal(answer_text(a, "exit_code"), "0");
 }
 
+/* While an answer is sent it is the client's turn to read: that it says nothing is no silence
+ * either, however long it takes. */
+static void test_a_long_answer_is_not_silence(void **state)
+{
+	static const char *const accepted[] = {
+		"Accept: application/octet-stream\r\n", "Accept: application/json\r\n"};
+	const struct http_config config = {.idle_timeout_s = 1};
+	const size_t len = 15u << 20;
+	_cleanup_free_ char *bytes = xcalloc(len, 1);
+
+	(void)state;
+	set_up(&config);
+	const char *id = http_running(h, NULL);
+
+	memset(bytes, 'x', len);
+	http_request(h, "PUT", at(id, "/files?path=/tmp/large"), h->key, NULL,
+		"application/octet-stream", bytes, len);
+	for (size_t i = 0; i < ARRAY_SIZE(accepted); i++) {
+		struct client *c = client_new(h);
+		uint64_t until = real_ms() + 2500;
+
+		client_request(c, "GET", at(id, "/files?path=/tmp/large"), h->key, accepted[i],
+			NULL, NULL, 0);
+		while (real_ms() < until) {
+			ssize_t n = recv(c->fd, bytes, 200000, 0);
+
+			evbuffer_add(c->in, bytes, n > 0 ? (size_t)n : 0);
+			world_run(h->w, 100);
+		}
+		assert_int_equal(http_server_pending(h->server), 1);
+		struct answer *a = client_answer(c, false);
+
+		assert_false(a->is_cut);
+		assert_true(a->len >= len);
+		answer_free(a);
+		/* Afterwards it is its turn to speak again. */
+		WORLD_UNTIL(h->w, (client_poll(c), c->is_eof));
+		client_free(c);
+	}
+}
+
 static void test_long_headers_are_refused(void **state)
 {
 	(void)state;
@@ -106,6 +147,7 @@ int main(void)
 		T(test_connections_are_capped),
 		T(test_silent_connections_end),
 		T(test_waiting_for_an_answer_is_not_silence),
+		T(test_a_long_answer_is_not_silence),
 		T(test_long_headers_are_refused),
 #undef T
 	};
