@@ -252,10 +252,15 @@ void http_conn_cut(struct http_conn *conn)
 	evhttp_connection_free(conn->evcon);
 }
 
-static void on_linger_read(struct bufferevent *bev, void *arg)
+/* A read that evhttp had put off by then comes here as well, with evhttp's argument. */
+static void on_linger_read(struct bufferevent *bev, void *unreliable)
 {
-	struct http_conn *conn = arg;
+	void *own;
 	struct evbuffer *input = bufferevent_get_input(bev);
+
+	(void)unreliable;
+	bufferevent_getcb(bev, NULL, NULL, NULL, &own);
+	struct http_conn *conn = own;
 
 	conn->drained_bytes += evbuffer_get_length(input);
 	evbuffer_drain(input, evbuffer_get_length(input));

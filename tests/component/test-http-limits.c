@@ -1,9 +1,11 @@
 #include "tests/lib/http_world.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
 #include "base/xalloc.h"
+#include "http/server_priv.h"
 
 /* What connections may cost: their number, their silence, the length of their headers. */
 
@@ -124,6 +126,84 @@ static void test_a_long_answer_is_not_silence(void **state)
 	}
 }
 
+/* The server's side of the only connection that has an answer on its way. */
+static struct http_conn *sending_conn(void)
+{
+	struct http_conn *conn;
+
+	TAILQ_FOREACH (conn, &h->server->conns, link) {
+		if (conn->is_sending) {
+			return conn;
+		}
+	}
+	return NULL;
+}
+
+static size_t unsent_bytes(void)
+{
+	struct http_conn *conn = sending_conn();
+
+	return conn ? evbuffer_get_length(bufferevent_get_output(conn->bev)) : 0;
+}
+
+/* Too much comes behind a request in the turn before the last byte of its answer leaves: evhttp has
+ * put off reading the rest by then, and does so on a connection that isn't its own any more. */
+static void test_too_much_behind_an_answer_that_is_all_but_sent(void **state)
+{
+	const struct http_config config = {.body_bytes = 1 << 20, .bodies_total_bytes = 8 << 20};
+	const size_t len = 1000 * 1000;
+	_cleanup_free_ char *bytes = xcalloc(1, 4 << 20);
+
+	(void)state;
+	set_up(&config);
+	const char *id = http_running(h, NULL);
+
+	memset(bytes, 'x', 4 << 20);
+	http_request(h, "PUT", at(id, "/files?path=/tmp/f"), h->key, NULL,
+		"application/octet-stream", bytes, len);
+
+	const int small = 4096;
+	struct client *c = client_new(h);
+
+	setsockopt(c->fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+	client_request(c, "GET", at(id, "/files?path=/tmp/f"), h->key, NULL, NULL, NULL, 0);
+	WORLD_UNTIL(h->w, sending_conn());
+	setsockopt(sending_conn()->fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+	/* Until what is left goes out in one write. */
+	while (unsent_bytes() > 4096) {
+		assert_true(recv(c->fd, bytes, 2048, 0) != 0);
+		world_turn(h->w);
+	}
+	struct http_conn *conn = sending_conn();
+	uint64_t limit = config.body_bytes + 256 * 1024;
+
+	while (conn->held_bytes < limit) {
+		uint64_t more = MIN(limit - conn->held_bytes, UINT64_C(4096));
+		uint64_t then = conn->held_bytes + more;
+
+		assert_int_equal(send(c->fd, bytes, more, MSG_NOSIGNAL), more);
+		WORLD_UNTIL(h->w, conn->held_bytes == then);
+	}
+	assert_int_equal(conn->refusal, ERR_NONE);
+	assert_in_range(unsent_bytes(), 1, 4096);
+	assert_int_equal(send(c->fd, bytes, 1, MSG_NOSIGNAL), 1);
+	while (conn->refusal == ERR_NONE) {
+		world_turn(h->w);
+	}
+	assert_int_equal(conn->refusal, ERR_TOO_LARGE);
+	assert_ptr_equal(sending_conn(), conn);
+	/* Takes what the kernel holds for it, so that the rest can leave in the very turn that ends
+	 * the connection. */
+	struct pollfd room = {.fd = conn->fd, .events = POLLOUT};
+
+	while (poll(&room, 1, 1) == 0) {
+		client_poll(c);
+	}
+	WORLD_UNTIL(h->w, (client_poll(c), c->is_eof));
+	client_free(c);
+	assert_int_equal(http_get(h, NULL, "/healthz")->status, 200);
+}
+
 static void test_long_headers_are_refused(void **state)
 {
 	(void)state;
@@ -148,6 +228,7 @@ int main(void)
 		T(test_silent_connections_end),
 		T(test_waiting_for_an_answer_is_not_silence),
 		T(test_a_long_answer_is_not_silence),
+		T(test_too_much_behind_an_answer_that_is_all_but_sent),
 		T(test_long_headers_are_refused),
 #undef T
 	};
