@@ -308,7 +308,7 @@ static void run_doctor(void *arg,
 {
 	struct daemon *d = arg;
 
-	doctor_job_submit(d->files, d->config, d->hv, d->netfilter, done, done_arg);
+	doctor_job_submit(d->loop, d->files, d->config, d->hv, d->netfilter, done, done_arg);
 }
 
 static void add_status(void *arg, json_object *status)

@@ -5,6 +5,7 @@
 #include "base/xalloc.h"
 #include "daemon/doctor.h"
 #include "hv/hv.h"
+#include "loop/loop.h"
 #include "loop/worker.h"
 #include "netfilter/netfilter.h"
 
@@ -60,11 +61,17 @@ static void on_done(struct worker_job *job, const struct err *err)
 	free(d);
 }
 
-void doctor_job_submit(struct worker_pool *pool, const struct config *config, const struct hv *hv,
-	const struct netfilter *netfilter, doctor_done_fn done, void *arg)
+static void on_refused(void *arg)
+{
+	struct doctor_job *d = arg;
+
+	on_done(&d->job, &d->refused);
+}
+
+void doctor_job_submit(struct loop *loop, struct worker_pool *pool, const struct config *config,
+	const struct hv *hv, const struct netfilter *netfilter, doctor_done_fn done, void *arg)
 {
 	struct doctor_job *d = xnew(struct doctor_job);
-	struct err err;
 
 	d->config = config;
 	d->done = done;
@@ -72,8 +79,7 @@ void doctor_job_submit(struct worker_pool *pool, const struct config *config, co
 	d->job.run = run;
 	d->job.done = on_done;
 	take_snapshot(&d->live, hv, netfilter);
-	if (worker_submit(pool, &d->job, &err) != 0) {
-		done(arg, NULL, &err);
-		free(d);
+	if (worker_submit(pool, &d->job, &d->refused) != 0) {
+		loop_defer(loop, on_refused, d);
 	}
 }

@@ -13,6 +13,7 @@
 
 struct config;
 struct hv;
+struct loop;
 struct netfilter;
 struct worker_pool;
 
@@ -20,5 +21,5 @@ typedef void (*doctor_done_fn)(void *arg, json_object *findings, const struct er
 
 /* done() comes once, from the loop, later; it takes the findings. @config is borrowed until then.
  */
-void doctor_job_submit(struct worker_pool *pool, const struct config *config, const struct hv *hv,
-	const struct netfilter *netfilter, doctor_done_fn done, void *arg);
+void doctor_job_submit(struct loop *loop, struct worker_pool *pool, const struct config *config,
+	const struct hv *hv, const struct netfilter *netfilter, doctor_done_fn done, void *arg);
