@@ -36,6 +36,8 @@
 
 /* Request line, headers and chunk headers, on top of the body. */
 #define OVERHEAD_BYTES (256u * 1024)
+/* Connections beyond the limit that are being told so; what comes then waits in the kernel. */
+#define SURPLUS_MAX 64
 /* From a request's first byte to its last: drops may not keep a connection for ever. */
 #define ARRIVAL_MS (600u * MS_PER_SECOND)
 /* After a refusal: without a byte, and in all. */
@@ -57,8 +59,11 @@ static void conn_free(struct http_conn *conn)
 
 	sending_ended(conn);
 	server->held_bytes -= conn->held_bytes;
-	server->conn_count--;
 	TAILQ_REMOVE(&server->conns, conn, link);
+	conn->door->conn_count--;
+	if (!server->is_stopping) {
+		http_door_accept(conn->door, true);
+	}
 	free(conn);
 }
 
@@ -178,8 +183,11 @@ struct bufferevent *http_conn_new(struct event_base *base, void *arg)
 	conn->bev = bev;
 	conn->fd = -1;
 	TAILQ_INSERT_TAIL(&server->conns, conn, link);
-	server->conn_count++;
-	conn->is_surplus = server->conn_count > server->config.connections_max;
+	door->conn_count++;
+	conn->is_surplus = door->conn_count > server->config.connections_max;
+	if (door->conn_count >= server->config.connections_max + SURPLUS_MAX) {
+		http_door_accept(door, false);
+	}
 	evbuffer_add_cb(bufferevent_get_input(bev), on_input, conn);
 	bufferevent_incref(bev);
 	loop_defer(server->loop, http_conn_adopt, conn);
@@ -226,13 +234,20 @@ bool http_conn_charge(struct http_conn *conn, uint64_t bytes)
 	return true;
 }
 
+static void uncharge(struct http_conn *conn, uint64_t bytes)
+{
+	bytes = MIN(bytes, conn->held_bytes);
+	conn->held_bytes -= bytes;
+	conn->door->server->held_bytes -= bytes;
+}
+
 void http_conn_sent(struct http_conn *conn)
 {
 	struct http_server *server = conn->door->server;
 	uint64_t left = evbuffer_get_length(bufferevent_get_input(conn->bev));
 
 	sending_ended(conn);
-	server->held_bytes -= conn->held_bytes;
+	uncharge(conn, conn->held_bytes);
 	conn->held_bytes = MIN(left, server->config.bodies_total_bytes - server->held_bytes);
 	server->held_bytes += conn->held_bytes;
 	conn->since_ms = clock_monotonic_ms();
@@ -330,6 +345,7 @@ void http_conn_refuse(void *arg)
 	}
 	conn->since_ms = clock_monotonic_ms();
 	bufferevent_setcb(conn->bev, on_linger_read, on_linger_written, on_linger_end, conn);
+	uncharge(conn, evbuffer_get_length(input));
 	evbuffer_drain(input, evbuffer_get_length(input));
 	write_refusal(conn);
 	bufferevent_set_timeouts(conn->bev, &linger, &linger);

@@ -27,6 +27,8 @@ struct http_door {
 	struct http_server *server;
 	struct evhttp *http;
 	bool is_admin;
+	size_t conn_count;
+	bool is_shut; /* accepts nobody at present */
 };
 
 struct http_conn {
@@ -44,6 +46,9 @@ struct http_conn {
 	TAILQ_ENTRY(http_conn) link;  /* http_server.conns */
 };
 TAILQ_HEAD(http_conns, http_conn);
+
+/* Whether the door's listeners accept. In server.c. */
+void http_door_accept(struct http_door *door, bool accepts);
 
 /* For evhttp_set_bevcb(): @arg is the door. */
 struct bufferevent *http_conn_new(struct event_base *base, void *arg);

@@ -254,10 +254,24 @@ int http_server_listen_admin(struct http_server *server, const char *path, struc
 	return listen_on(&server->admin, fd, err);
 }
 
-static void end_listener(struct evhttp_bound_socket *bound, void *arg)
+static void switch_listener(struct evhttp_bound_socket *bound, void *arg)
 {
-	(void)arg;
-	evconnlistener_disable(evhttp_bound_socket_get_listener(bound));
+	const bool *accepts = arg;
+	struct evconnlistener *listener = evhttp_bound_socket_get_listener(bound);
+
+	if (*accepts) {
+		evconnlistener_enable(listener);
+	} else {
+		evconnlistener_disable(listener);
+	}
+}
+
+void http_door_accept(struct http_door *door, bool accepts)
+{
+	if (door->is_shut == accepts) {
+		door->is_shut = !accepts;
+		evhttp_foreach_bound_socket(door->http, switch_listener, &accepts);
+	}
 }
 
 void http_server_stop(struct http_server *server)
@@ -266,8 +280,8 @@ void http_server_stop(struct http_server *server)
 	struct http_conn *next;
 
 	server->is_stopping = true;
-	evhttp_foreach_bound_socket(server->tcp.http, end_listener, NULL);
-	evhttp_foreach_bound_socket(server->admin.http, end_listener, NULL);
+	http_door_accept(&server->tcp, false);
+	http_door_accept(&server->admin, false);
 	for (conn = TAILQ_FIRST(&server->conns); conn; conn = next) {
 		next = TAILQ_NEXT(conn, link);
 		if (http_conn_is_idle(conn)) {

@@ -30,7 +30,7 @@ struct http_config {
 	uint64_t body_bytes;          /* of one request: 64 MiB */
 	uint64_t bodies_total_bytes;  /* that all requests hold together: 256 MiB */
 	size_t header_bytes;          /* of one request: 32 KiB */
-	unsigned connections_max;     /* 1024 */
+	unsigned connections_max;     /* through each of the two kinds of listeners: 1024 */
 	unsigned idle_timeout_s;      /* between requests, and within one that stops coming: 60 */
 	uint64_t out_high_bytes;      /* a download waits while so much is unsent: 1 MiB */
 	char *const *allowed_hosts;   /* besides localhost, 127.0.0.1 and [::1]; NULL: none */

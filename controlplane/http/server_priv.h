@@ -24,7 +24,6 @@ struct http_server {
 	struct http_conns conns;
 	struct http_conn **by_fd; /* adopted ones */
 	size_t by_fd_size;
-	size_t conn_count;
 	uint64_t held_bytes; /* sum of the connections' */
 	size_t pending;      /* requests that wait for their answer, or whose file is being sent */
 	size_t sending;      /* answers that evhttp has and that haven't left yet */

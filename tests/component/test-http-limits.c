@@ -55,6 +55,28 @@ static void test_connections_are_capped(void **state)
 	assert_int_equal(http_get(h, NULL, "/healthz")->status, 200);
 }
 
+static void test_connections_beyond_the_cap_are_not_taken_without_end(void **state)
+{
+	const struct http_config config = {.connections_max = 3};
+	struct client *clients[100];
+
+	(void)state;
+	set_up(&config);
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		clients[i] = client_new(h);
+		world_turn(h->w);
+	}
+	world_run(h->w, 50);
+	assert_in_range(h->server->tcp.conn_count, 4, 80);
+	/* The socket for administration isn't theirs to fill. */
+	assert_int_equal(http_admin(h, "GET", "/v1/admin/status", NULL)->status, 200);
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		client_free(clients[i]);
+	}
+	WORLD_UNTIL(h->w, h->server->tcp.conn_count == 0);
+	assert_int_equal(http_get(h, NULL, "/healthz")->status, 200);
+}
+
 static void test_silent_connections_end(void **state)
 {
 	const struct http_config config = {.idle_timeout_s = 1};
@@ -123,6 +145,30 @@ static void test_a_long_answer_is_not_silence(void **state)
 		/* Afterwards it is its turn to speak again. */
 		WORLD_UNTIL(h->w, (client_poll(c), c->is_eof));
 		client_free(c);
+	}
+}
+
+/* What was refused is thrown away: it counts no longer, though its client is still there. */
+static void test_a_refused_body_is_given_back_at_once(void **state)
+{
+	const struct http_config config = {.body_bytes = 1 << 20, .bodies_total_bytes = 4 << 20};
+	struct client *clients[4];
+	_cleanup_free_ char *bytes = xcalloc(1, 3 << 20);
+
+	(void)state;
+	set_up(&config);
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		clients[i] = client_new(h);
+		client_request(clients[i], "PUT", at("sb_x", "/files?path=/x"), NULL,
+			"Content-Length: 3000000\r\n", "application/octet-stream", NULL, 0);
+		client_send(clients[i], bytes, 2000000);
+		struct answer *a = client_answer(clients[i], false);
+
+		assert_int_equal(a->status, 413);
+		answer_free(a);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		client_free(clients[i]);
 	}
 }
 
@@ -225,9 +271,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_teardown(name, tear_down)
 		T(test_connections_are_capped),
+		T(test_connections_beyond_the_cap_are_not_taken_without_end),
 		T(test_silent_connections_end),
 		T(test_waiting_for_an_answer_is_not_silence),
 		T(test_a_long_answer_is_not_silence),
+		T(test_a_refused_body_is_given_back_at_once),
 		T(test_too_much_behind_an_answer_that_is_all_but_sent),
 		T(test_long_headers_are_refused),
 #undef T
