@@ -54,7 +54,7 @@ const struct api_field api_fields_sandbox_create[] = {
 		       "the host's filter is not in place is refused as unavailable"},
 	{"env", API_MAP, API_IN_BODY, .text = API_TEXT_ENV, .max = API_ENV_MAX,
 		.item_max = API_ENV_VALUE_MAX_BYTES,
-		.doc = "Environment of every command, on top of the image's"},
+		.doc = "Environment of every command, on top of the image's; at most 131072 bytes together"},
 	{"metadata", API_MAP, API_IN_BODY, .max = API_METADATA_MAX, .item_max = API_METADATA_MAX_BYTES,
 		.doc = "Words of the client's own; `sandbox.list` can look for them"},
 	{"wait", API_BOOL, API_IN_BODY, .default_text = "true",

@@ -191,6 +191,21 @@ static enum op_ret after_create(struct op_call *call, struct sandbox *sb, bool i
 	return op_wait(call, drop_wait, sandbox_wait_ready(sb, on_created, call));
 }
 
+static int check_env(char *const *env, struct err *err)
+{
+	size_t bytes = 0;
+
+	for (; env && *env; env++) {
+		bytes += strlen(*env) + 1;
+	}
+	if (bytes > API_ENV_MAX_BYTES) {
+		return err_set(err, ERR_INVALID,
+			"\"env\" must have at most %d bytes together, not %zu", API_ENV_MAX_BYTES,
+			bytes);
+	}
+	return 0;
+}
+
 static int fill_spec(struct op_call *call, struct sandbox_create_spec *spec, struct err *err)
 {
 	const struct api_args *args = &call->args;
@@ -229,8 +244,11 @@ enum op_ret op_sandbox_create(struct op_call *call)
 	spec.env = env;
 	spec.metadata = metadata ? json_text(metadata, NULL) : NULL;
 
-	int ret = sandbox_create(call->ops->parts.sandboxes, &spec, &sb, &is_replay, &err);
+	int ret = check_env(env, &err);
 
+	if (ret == 0) {
+		ret = sandbox_create(call->ops->parts.sandboxes, &spec, &sb, &is_replay, &err);
+	}
 	strv_free(env);
 	return ret < 0 ? op_fail(call, &err) : after_create(call, sb, is_replay);
 }

@@ -144,6 +144,26 @@ static void test_sizes(void **state)
 		503);
 }
 
+/* The guest is told all of it in one request: too much would show only once it had booted. */
+static void test_an_environment_has_a_limit_as_a_whole(void **state)
+{
+	(void)state;
+	/* "A=", "B=", … and a NUL each: 4 of 32 KiB are just as much as there may be. */
+	for (int over = 0; over < 2; over++) {
+		_cleanup_free_ char *body = xasprintf(
+			"{\"wait\":false,\"env\":{\"A\":\"%032765d\",\"B\":\"%032765d\","
+			"\"C\":\"%032765d\",\"D\":\"%0*d\"}}",
+			0, 0, 0, 32765 + over, 0);
+		struct answer *a = http_json(h, "POST", "/v1/sandboxes", h->key, body);
+
+		assert_int_equal(a->status, over ? 400 : 202);
+		if (over) {
+			assert_non_null(strstr(answer_text(a, "error.message"), "131072"));
+			assert_non_null(strstr(answer_text(a, "error.message"), "\"env\""));
+		}
+	}
+}
+
 static void test_quota_names_its_limit(void **state)
 {
 	struct answer *a;
@@ -401,6 +421,7 @@ int main(void)
 		T(test_create_without_waiting),
 		T(test_failed_creation_says_why),
 		T(test_sizes),
+		T(test_an_environment_has_a_limit_as_a_whole),
 		T(test_quota_names_its_limit),
 		T(test_idempotency_key),
 		T(test_extend_moves_the_expiry),
