@@ -234,6 +234,31 @@ int http_server_listen(struct http_server *server, const char *address, uint16_t
 	return 0;
 }
 
+static int remove_stale(const struct sockaddr_un *address, struct err *err)
+{
+	struct stat st;
+
+	if (lstat(address->sun_path, &st) < 0) {
+		return 0; /* bind() tells what else is wrong */
+	}
+	if (!S_ISSOCK(st.st_mode)) {
+		return err_set(err, ERR_CONFLICT, "%s is there already and is no socket",
+			address->sun_path);
+	}
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0) {
+		return err_sys(err, errno, "socket for %s", address->sun_path);
+	}
+	if (connect(fd, (const struct sockaddr *)address, sizeof *address) == 0 ||
+		errno == EAGAIN) {
+		return err_set(
+			err, ERR_CONFLICT, "%s is in use by another program", address->sun_path);
+	}
+	unlink(address->sun_path);
+	return 0;
+}
+
 int http_server_listen_admin(struct http_server *server, const char *path, struct err *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -244,7 +269,9 @@ int http_server_listen_admin(struct http_server *server, const char *path, struc
 			sizeof address.sun_path - 1);
 	}
 	memcpy(address.sun_path, path, strlen(path) + 1);
-	unlink(path);
+	if (remove_stale(&address, err) < 0) {
+		return -1;
+	}
 	int fd = bound_socket((struct sockaddr *)&address, sizeof address, 0600, path, err);
 
 	if (fd < 0) {

@@ -1,9 +1,12 @@
 #include "tests/lib/http_world.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/xalloc.h"
 #include "ops/op.h"
@@ -491,6 +494,38 @@ static void test_the_admin_socket_is_its_owners(void **state)
 	assert_int_equal(st.st_mode & 0777, 0600);
 }
 
+static void test_the_admin_socket_replaces_nothing_but_a_stale_one(void **state)
+{
+	struct sockaddr_un at_path = {.sun_family = AF_UNIX};
+	struct err err;
+	struct stat st;
+
+	(void)state;
+	/* Its own: somebody serves it. */
+	assert_err(http_server_listen_admin(h->server, h->admin_path, &err), &err, ERR_CONFLICT);
+	assert_int_equal(http_admin(h, "GET", "/healthz", NULL)->status, 200);
+
+	snprintf(at_path.sun_path, sizeof at_path.sun_path, "%s/other", h->w->dir);
+	int fd = open(at_path.sun_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	close(fd);
+	assert_err(http_server_listen_admin(h->server, at_path.sun_path, &err), &err, ERR_CONFLICT);
+	assert_int_equal(stat(at_path.sun_path, &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+
+	/* Of a daemon that was killed. */
+	unlink(at_path.sun_path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&at_path, sizeof at_path), 0);
+	close(fd);
+	free(h->admin_path);
+	h->admin_path = NULL;
+	http_server_free(h->server);
+	h->server = http_server_new(h->w->loop, h->ops, h->auth, &(struct http_config){0});
+	assert_ok(http_server_listen_admin(h->server, at_path.sun_path, &err), &err);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -516,6 +551,7 @@ int main(void)
 		T(test_a_removal_that_hangs_is_told),
 		T(test_doctor_answers_whoever_is_still_there),
 		T(test_the_admin_socket_is_its_owners),
+		T(test_the_admin_socket_replaces_nothing_but_a_stale_one),
 #undef T
 	};
 
