@@ -158,7 +158,8 @@ static void log_call(const struct op_call *call, uint64_t bytes)
 	log_line(is_probe ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "call",
 		"rq=%s op=%s account=%s by=%s status=%d%s%s ms=%llu.%03llu bytes=%llu", call->id,
 		call->row->name, call->principal.account_id[0] ? call->principal.account_id : "-",
-		who, call->answer.status, call->answer.error_type ? " error=" : "",
+		who, call->state == OP_ANSWERED ? call->answer.status : 0,
+		call->answer.error_type ? " error=" : "",
 		call->answer.error_type ? call->answer.error_type : "",
 		(unsigned long long)us / 1000, (unsigned long long)us % 1000,
 		(unsigned long long)bytes);

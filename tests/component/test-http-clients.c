@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/xalloc.h"
 #include "ops/op.h"
 
@@ -131,6 +132,36 @@ static void test_creation_goes_on_without_its_client(void **state)
 	fake_hv_release(h->w->hv, FAKE_HV_START);
 	WORLD_UNTIL(h->w, strcmp(answer_text(http_get(h, h->key, at("orphan", "")), "status"),
 				  "running") == 0);
+}
+
+static void test_a_call_that_was_never_answered_is_logged_without_a_status(void **state)
+{
+	static const char body[] = "{}";
+	struct client *c = client_new(h);
+	FILE *log = tmpfile();
+	int saved = dup(STDERR_FILENO);
+	enum log_level level = log_level();
+	char text[4096] = "";
+
+	(void)state;
+	fake_hv_script(h->w->hv, FAKE_HV_START, &(struct fake_script){.mode = FAKE_HOLD});
+	client_request(c, "POST", "/v1/sandboxes", h->key, NULL, "application/json", body,
+		sizeof body - 1);
+	WORLD_UNTIL(h->w, fake_hv_held(h->w->hv, FAKE_HV_START) == 1);
+	log_set_level(LOG_LEVEL_INFO);
+	dup2(fileno(log), STDERR_FILENO);
+	client_free(c);
+	WORLD_UNTIL(h->w, http_server_pending(h->server) == 0);
+	dup2(saved, STDERR_FILENO);
+	log_set_level(level);
+	close(saved);
+	rewind(log);
+	assert_true(fread(text, 1, sizeof text - 1, log) > 0);
+	fclose(log);
+	assert_non_null(strstr(text, "op=sandbox.create"));
+	assert_non_null(strstr(text, " status=0 "));
+	assert_null(strstr(text, " status=201 "));
+	fake_hv_release(h->w->hv, FAKE_HV_START);
 }
 
 static void test_removal_goes_on_without_its_client(void **state)
@@ -535,6 +566,7 @@ int main(void)
 		T(test_a_reset_stops_the_command),
 		T(test_a_reset_does_not_spin),
 		T(test_creation_goes_on_without_its_client),
+		T(test_a_call_that_was_never_answered_is_logged_without_a_status),
 		T(test_removal_goes_on_without_its_client),
 		T(test_the_server_goes_while_clients_wait),
 		T(test_connections_are_kept),
