@@ -261,6 +261,15 @@ bool http_conn_is_idle(const struct http_conn *conn)
 	return conn->evcon && !conn->request && !conn->is_sending && conn->held_bytes == 0;
 }
 
+void http_conn_break(struct http_conn *conn)
+{
+	const struct sockaddr none = {.sa_family = AF_UNSPEC};
+
+	/* A reset, at once: evhttp would shut its side in order first. Unix sockets have none. */
+	connect(conn->fd, &none, sizeof none);
+	http_conn_cut(conn);
+}
+
 void http_conn_cut(struct http_conn *conn)
 {
 	/* Calls on_close(). */

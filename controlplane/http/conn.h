@@ -75,3 +75,6 @@ void http_conn_refuse(void *arg);
 bool http_conn_is_idle(const struct http_conn *conn);
 /* Cuts it here and now: no answer, or no more of it. @conn is gone afterwards. */
 void http_conn_cut(struct http_conn *conn);
+/* The same within an answer, so that HTTP/1.0, where the connection's end is the answer's, doesn't
+ * take what there is for the whole. */
+void http_conn_break(struct http_conn *conn);

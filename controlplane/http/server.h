@@ -47,8 +47,8 @@ DEFINE_CLEANUP(struct http_server *, http_server_free)
 /* @address is numeric. @port 0 takes a free one; *ret_port (may be NULL) is the port it got. */
 int http_server_listen(struct http_server *server, const char *address, uint16_t port,
 	uint16_t *ret_port, struct err *err);
-/* Unix socket, 0600; the peer's credentials decide. A socket that nobody serves is replaced; anything
- * else at @path stays, and is ERR_CONFLICT. The path is removed again at the end. */
+/* Unix socket, 0600; the peer's credentials decide. A socket that nobody serves is replaced;
+ * anything else at @path stays, and is ERR_CONFLICT. The path is removed again at the end. */
 int http_server_listen_admin(struct http_server *server, const char *path, struct err *err);
 
 /* No new connections; those that are open end with the answer that they wait for. */

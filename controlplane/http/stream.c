@@ -67,7 +67,7 @@ static void pump(struct http_stream *stream)
 		evhttp_send_reply_chunk_with_cb(request->evreq, stream->chunk, on_drained, stream);
 	}
 	if (pipe_failure(stream->pipe)) {
-		http_conn_cut(request->conn); /* comes back as http_request_lost() */
+		http_conn_break(request->conn); /* comes back as http_request_lost() */
 	} else if (pipe_is_end(stream->pipe)) {
 		finish(stream);
 	}

@@ -1,6 +1,8 @@
 #include "tests/lib/http_world.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "base/rand.h"
 #include "base/xalloc.h"
@@ -307,6 +309,28 @@ static void test_a_download_that_breaks_is_cut(void **state)
 	client_free(c);
 }
 
+/* Without chunks the end of the connection is the end of the file, so it has to end otherwise. */
+static void test_a_download_that_breaks_is_reset_for_old_clients(void **state)
+{
+	struct client *c = client_new(h);
+	char bytes[65536];
+	ssize_t n;
+
+	(void)state;
+	put_large(16u << 20);
+	_cleanup_free_ char *text = xasprintf(
+		"GET %s HTTP/1.0\r\nHost: localhost\r\nx-api-key: %s\r\n" ACCEPT "\r\n",
+		at("/files?path=/tmp/large"), h->key);
+	client_send(c, text, strlen(text));
+	WORLD_UNTIL(h->w, (client_poll(c), evbuffer_get_length(c->in) > 100000));
+	fake_guest_drop(h->w->guests, id, 0);
+	WORLD_UNTIL(h->w,
+		(n = recv(c->fd, bytes, sizeof bytes, 0)) <= 0 && (n == 0 || errno != EAGAIN));
+	assert_int_equal(n, -1);
+	assert_int_equal(errno, ECONNRESET);
+	client_free(c);
+}
+
 /* ---- limits ---- */
 
 static void test_a_body_over_the_limit_is_413(void **state)
@@ -535,6 +559,7 @@ int main(void)
 		S(test_a_slow_client_holds_the_guest_up),
 		T(test_leaving_a_download_ends_it),
 		T(test_a_download_that_breaks_is_cut),
+		T(test_a_download_that_breaks_is_reset_for_old_clients),
 		S(test_a_body_over_the_limit_is_413),
 		S(test_bodies_together_are_bounded),
 		S(test_unfinished_bodies_are_given_back),
