@@ -20,6 +20,8 @@
 
 #define CONFIG_FILE_MAX (256 * 1024)
 #define VALUE_MAX       4096
+/* With the end of the line and a terminator it just fits. */
+#define LINE_MAX_BYTES (INI_MAX_LINE - 2)
 
 struct config_source {
 	struct config *config;
@@ -209,6 +211,32 @@ static int on_ini(void *user, const char *section, const char *key, const char *
 	return config_assign(source, section, key, value ? value : "", source->err) == 0;
 }
 
+/* What inih would take for something else without a word: the end of a line that is too long for
+ * its buffer is the next line to it, and an indented one is a further value of the key above, which
+ * for most replaces the first. */
+static int check_lines(const char *path, const char *text, struct err *err)
+{
+	for (unsigned number = 1; *text; number++) {
+		size_t len = strcspn(text, "\n");
+		size_t indent = strspn(text, " \t\r");
+
+		if (len > LINE_MAX_BYTES) {
+			return err_set(err, ERR_INVALID,
+				"%s:%u: a line must have at most %d bytes, not %zu; the "
+				"environment and --set take more",
+				path, number, LINE_MAX_BYTES, len);
+		}
+		if (indent > 0 && indent < len && !strchr("#;", text[indent])) {
+			return err_set(err, ERR_INVALID,
+				"%s:%u: a line must not begin with a blank: values don't go on "
+				"from one line to the next",
+				path, number);
+		}
+		text += len + (text[len] == '\n');
+	}
+	return 0;
+}
+
 int config_read_file(struct config *config, const char *path, struct err *err)
 {
 	struct config_source source = {.config = config, .err = err};
@@ -220,6 +248,9 @@ int config_read_file(struct config *config, const char *path, struct err *err)
 	}
 	if (strlen(text) != len || !utf8_is_valid(text, len)) {
 		return err_set(err, ERR_INVALID, "%s: not UTF-8 text", path);
+	}
+	if (check_lines(path, text, err) < 0) {
+		return -1;
 	}
 	err->kind = ERR_NONE;
 	int line = ini_parse_string(text, on_ini, &source);

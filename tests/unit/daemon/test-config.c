@@ -71,6 +71,34 @@ static void test_the_defaults_are_complete_and_fit_together(void **state)
 	config_fini(&config);
 }
 
+static void test_lines_are_whole_or_refused(void **state)
+{
+	struct config config;
+	struct err err;
+	char text[400];
+
+	(void)state;
+	config_init(&config);
+	/* As long as a line may be, with and without its end. */
+	for (int over = 0; over < 2; over++) {
+		snprintf(text, sizeof text, "[server]\nallowed_hosts = a %0*d%s", 180, 0,
+			over ? "" : "\n");
+		assert_ok(read_text(&config, text, &err), &err);
+		assert_int_equal(strlen(config.allowed_hosts[1]), 180);
+	}
+	config_fini(&config);
+	snprintf(text, sizeof text, "[server]\nallowed_hosts = a %0*d\n", 181, 0);
+	refuse(text, ":2:,198 bytes,199");
+	/* What follows byte 199 would be a list of its own. */
+	snprintf(text, sizeof text, "[server]\nallowed_hosts = %0*d b\n", 183, 0);
+	refuse(text, ":2:,198 bytes");
+	refuse("[server]\nallowed_hosts = a\n\tb\n", ":3:,begin with a blank");
+	config_init(&config);
+	assert_ok(read_text(&config, "\n  \r\n[server]\n  # c\n\t; c\nallowed_hosts = a\n", &err),
+		&err);
+	config_fini(&config);
+}
+
 static void test_a_file_overrides_and_later_sources_override_it(void **state)
 {
 	char *environment[] = {
@@ -247,6 +275,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_defaults_are_complete_and_fit_together),
+		cmocka_unit_test(test_lines_are_whole_or_refused),
 		cmocka_unit_test(test_a_file_overrides_and_later_sources_override_it),
 		cmocka_unit_test(test_lists_split_and_lines_add_up),
 		cmocka_unit_test(test_errors_name_file_line_key_and_limit),
