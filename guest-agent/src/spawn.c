@@ -38,6 +38,8 @@
 /* Enough for the agent's own tables, and what programs expect. */
 #define NOFILE_SOFT 1024u
 #define NOFILE_HARD 524288u
+/* Of a program's name in the line that says why it didn't start. */
+#define SAY_MAX_BYTES 1024u
 
 /* Written by the child, read by us after it has called execve or ended. */
 struct report {
@@ -83,9 +85,10 @@ _noreturn_ static void child_fail(enum spawn_stage stage)
 	_exit(127);
 }
 
+/* The start of it: nobody reads the pipe before we have ended, so it must all fit. */
 static void say(const char *text)
 {
-	if (write(STDERR_FILENO, text, strlen(text)) < 0) {
+	if (write(STDERR_FILENO, text, strnlen(text, SAY_MAX_BYTES)) < 0) {
 		/* Its reader is gone. */
 	}
 }

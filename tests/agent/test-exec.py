@@ -24,6 +24,13 @@ class Exec(AgentTest):
             self.assertIn(b"No such file" if "/" in name else b"not found", result.err)
         self.assertEqual(self.host.run(command="no-such-program").exit_code, 127)
 
+    def test_the_longest_missing_name_does_not_hold_the_agent(self):
+        # More than a pipe holds: nobody reads it before the command has started or ended.
+        for name in ("x" * 131000, "x" * 900000, "/" + "x" * 131000):
+            result = self.host.run(name, timeout=30)
+            self.assertIn(result.exit_code, (126, 127))
+            self.assertTrue(0 < len(result.err) < 4096, len(result.err))
+
     def test_a_program_that_is_none_is_126(self):
         self.host.put("text", b"just text", mode=0o644)
         for name in ("/etc/passwd", "/etc", "./text"):
