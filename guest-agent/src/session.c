@@ -27,6 +27,7 @@ struct partial {
 static enum session_state state = SESSION_HUNTING;
 static uint32_t last_id;
 static uint64_t abandon_at_ms; /* 0: no calls of a lost session */
+static bool has_part_of_frame; /* what was received last ends within a frame */
 static struct partial partials[PROTO_PARTIAL_MAX];
 
 static const struct call_ops *const calls[] = {
@@ -287,6 +288,7 @@ static size_t take_frames(const uint8_t *buf, size_t len)
 {
 	size_t used = 0;
 
+	has_part_of_frame = false;
 	while (port_has_reserve()) {
 		struct frame f;
 		size_t n = 0;
@@ -304,6 +306,7 @@ static size_t take_frames(const uint8_t *buf, size_t len)
 			FRAME_SIDE_HOST, buf + used, len - used, &f, &n);
 
 		if (result == FRAME_INCOMPLETE) {
+			has_part_of_frame = used < len;
 			break;
 		}
 		if (result == FRAME_BAD) {
@@ -340,10 +343,8 @@ void session_step(void)
 void session_tick(void)
 {
 	uint64_t now = now_ms();
-	size_t len;
 
-	port_received(&len);
-	if (len > 0 && state != SESSION_HUNTING && port_has_reserve()) {
+	if (has_part_of_frame && state != SESSION_HUNTING) {
 		uint64_t give_up_at = port_last_byte_ms() + PROTO_PARTIAL_FRAME_MS;
 
 		if (now >= give_up_at) {

@@ -3,6 +3,7 @@
 import os
 import random
 import struct
+import threading
 import time
 
 from harness import AgentTest, main
@@ -169,6 +170,18 @@ class Hostile(AgentTest):
         while not self.host.is_quiet(0.5):
             pass
         self.assert_usable()
+
+    def test_a_host_that_pauses_in_the_middle_is_waited_for(self):
+        """Requests that wait for room to be answered aren't an unfinished frame."""
+        count = 30000
+        pings = b"".join(frame(PING, 0, struct.pack("<I", i) + bytes(60)) for i in range(count))
+        writer = threading.Thread(target=self.host.send, args=(pings,))
+        writer.start()
+        time.sleep(2)  # longer than half a frame may take
+        for i in range(count):
+            got = self.host.read()
+            self.assertEqual((got.kind, got.payload[:4]), (PONG, struct.pack("<I", i)))
+        writer.join()
 
     def test_random_bytes(self):
         random.seed(1)
