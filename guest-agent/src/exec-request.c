@@ -59,10 +59,10 @@ static const char *take_field(
 		q->vars[q->var_count++] = keep_text(q, f);
 		return NULL;
 	case MSG_TIMEOUT_MS:
-		q->timeout_ms = msg_u64(r, f);
+		q->timeout_ms = MIN(msg_u64(r, f), EXEC_TIME_MAX_MS);
 		return NULL;
 	case MSG_GRACE_MS:
-		q->grace_ms = msg_u64(r, f);
+		q->grace_ms = MIN(msg_u64(r, f), EXEC_TIME_MAX_MS);
 		return NULL;
 	case MSG_OUTPUT_CAP:
 		q->output_cap = msg_u64(r, f);

@@ -17,6 +17,8 @@ struct stream;
 
 /* The kernel takes no longer single argument, its NUL included. */
 #define EXEC_ARG_MAX_BYTES 131072u
+/* Longer times are taken for this one, which can be added to any clock. */
+#define EXEC_TIME_MAX_MS ((uint64_t)INT64_MAX)
 
 struct exec_request {
 	size_t arg_count;

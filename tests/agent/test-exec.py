@@ -209,6 +209,14 @@ class Exec(AgentTest):
         if self.agent.cgroup:
             self.assertEqual([c for c in self.agent.commands() if "0.0501" in c or "trap" in c], [])
 
+    def test_the_longest_time_out_and_grace_are_taken_as_such(self):
+        for timeout in (2**64 - 1, 2**64 - 1000, 2**63):
+            result = self.host.run(command="sleep 0.2; echo x", timeout_ms=timeout)
+            self.assertEqual((result.out, result.end_flags), (b"x\n", 0))
+        result = self.host.run(command="trap 'sleep 0.3; exit 3' TERM; while :; do sleep 0.05; done",
+                               timeout_ms=300, grace_ms=2**64 - 1)
+        self.assertEqual((result.exit_code, result.end_flags), (3, TIMED_OUT))
+
     def test_time_out_in_time_is_none(self):
         result = self.host.run(command="sleep 0.1; echo x", timeout_ms=20000)
         self.assertEqual((result.exit_code, result.end_flags, result.out), (0, 0, b"x\n"))
