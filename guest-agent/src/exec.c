@@ -460,8 +460,12 @@ static void exec_timer(struct stream *s)
 		kill_all(s);
 	} else if (e->has_exited) {
 		watch_tree(s, now);
-	} else if (e->ending == EXEC_KILLING) {
-		s->deadline_ms = now + (now < e->kill_at_ms ? TREE_POLL_MS : 1000u);
+	} else if (now < e->kill_at_ms) {
+		s->deadline_ms = now + TREE_POLL_MS;
+	} else {
+		/* In the kernel, or a zombie that its tracer keeps: SIGKILL is what it ends by. */
+		s->pid = 0;
+		exec_exited(s, SIGKILL);
 	}
 }
 
@@ -469,8 +473,8 @@ static void exec_cancel(struct stream *s)
 {
 	struct exec *e = &s->exec;
 
+	e->end_flags |= MSG_END_CANCELLED;
 	if (e->ending != EXEC_GONE) {
-		e->end_flags |= MSG_END_CANCELLED;
 		kill_all(s);
 	}
 }

@@ -266,6 +266,39 @@ class Exec(AgentTest):
         self.host.send(frame(CANCEL, stream))
         self.assertTrue(self.host.finish(stream).end_flags & WAS_CANCELLED)
 
+    def test_cancel_of_what_has_timed_out_and_has_no_credit(self):
+        stream = self.host.call(EXEC, ("command", "exec yes"), ("timeout_ms", 500))
+        pid = unbody(self.host.read().payload)["pid"]
+        self.wait_for(lambda: not os.path.exists(f"/proc/{pid}"), "its time-out doesn't come")
+        # END waits for credit alone once the tree is found empty, which it is looked at for each 10 ms.
+        time.sleep(0.1)
+        self.host.send(frame(CANCEL, stream))
+        end = None
+        while end is None:
+            f = self.host.read(20)
+            end = unbody(f.payload) if f.kind == END else None
+        self.assertEqual((end["signal"], end["end_flags"]), (15, TIMED_OUT | WAS_CANCELLED))
+
+    @unittest.skipUnless(IS_ROOT, "needs a user of its own")
+    def test_a_first_process_that_a_tracer_keeps_is_ended_by_its_time_out(self):
+        """A zombie that its tracer doesn't wait for never becomes its parent's."""
+        tracer = ("import ctypes, sys, time\n"
+                  "libc = ctypes.CDLL(None, use_errno=True)\n"
+                  "while not open('victim').read().endswith('\\n'): time.sleep(0.01)\n"
+                  "pid = int(open('victim').read())\n"
+                  "ok = libc.ptrace(0x4206, pid, None, None)\n"  # PTRACE_SEIZE
+                  "open('traced', 'w').write(f'{ok} {ctypes.get_errno()}')\n"
+                  "time.sleep(60)\n")
+        self.host.put("tracer", tracer.encode())
+        self.host.put("victim", b"")
+        self.host.run(command="/usr/bin/python3 tracer >log 2>&1 &")
+        stream = self.host.call(EXEC, ("command", "echo $$ >victim; exec sleep 1000"),
+                                ("timeout_ms", 3000), ("grace_ms", 100))
+        self.wait_for(lambda: (self.agent.workspace / "traced").exists(), "not traced")
+        self.wait_for(lambda: (self.agent.workspace / "traced").read_text() == "0 0", "not traced")
+        result = self.host.finish(stream, timeout=30)
+        self.assertEqual((result.exit_code, result.signal, result.end_flags), (137, 9, TIMED_OUT))
+
     def test_cancel_after_the_end_is_nothing(self):
         self.host.run("true")
         self.host.send(frame(CANCEL, 1))
