@@ -10,8 +10,9 @@
  * with kill_seq compare that of the *parent's* cgroup when CLONE_INTO_CGROUP names another one, and
  * kill every child born into one that has ever been killed.
  *
- * A cgroup in LEFT holds what a finished command left running. LEFT ones are looked at when one is
- * released and when none is EMPTY.
+ * A cgroup in LEFT holds what a finished command left running. LEFT ones are looked at when none is
+ * EMPTY. When all of them are in use a command runs in the parent, within the limits like the
+ * others.
  */
 
 #include "src/tree.h"
@@ -45,6 +46,7 @@ struct tree {
 static struct tree trees[TREES_MAX];
 static unsigned made_count;
 static bool has_cgroups;
+static int parent_fd = -1;
 
 /* ---- set-up --------------------------------------------------------------------------------- */
 
@@ -155,6 +157,7 @@ bool tree_init(void)
 		log_warn("no cgroups: %s", strerror(errno));
 		return false;
 	}
+	parent_fd = open(options.cgroup_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	set_limits();
 	has_cgroups = true;
 	return true;
@@ -215,7 +218,7 @@ void tree_release(struct tree *t)
 
 int tree_fd(const struct tree *t)
 {
-	return t == NULL ? -1 : t->dir_fd;
+	return t == NULL ? parent_fd : t->dir_fd;
 }
 
 /* ---- signals by cgroup ---------------------------------------------------------------------- */

@@ -25,7 +25,8 @@ bool tree_init(void);
 struct tree *tree_take(void);
 /* Gives it back. It is used again when its last process is gone. */
 void tree_release(struct tree *t);
-/* Descriptor of the directory, for CLONE_INTO_CGROUP; -1 for NULL. */
+/* Directory of the cgroup to start in, for CLONE_INTO_CGROUP; for NULL that with the limits, or -1.
+ */
 int tree_fd(const struct tree *t);
 
 /*

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 import struct
 import time
 import unittest
@@ -233,6 +234,23 @@ class Exec(AgentTest):
                               " echo alive > proof) & echo done")
         self.wait_for(lambda: (self.agent.workspace / "proof").exists(),
                       "it was stopped or killed by its pipe")
+
+    def test_limits_hold_however_many_commands_left_something_running(self):
+        if not self.agent.cgroup:
+            self.skipTest("no cgroups")
+        for _ in range(130):
+            self.assertEqual(self.host.run(command="sleep 3023 & :").exit_code, 0)
+        where = self.host.run("cat", "/proc/self/cgroup").out.decode()
+        self.assertIn(self.agent.cgroup.name, where)
+        result = self.host.run(command="sleep 3024", timeout_ms=100)
+        self.assertTrue(result.end_flags & TIMED_OUT)
+        # What they left ends: there is room again.
+        for procs in self.agent.cgroup.rglob("cgroup.procs"):
+            for pid in procs.read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+        self.wait_for(lambda: not self.agent.commands(), "not killed")
+        where = self.host.run("cat", "/proc/self/cgroup").out.decode()
+        self.assertIn(self.agent.cgroup.name + "/exec-", where)
 
     def test_all_that_was_written_before_the_end_arrives(self):
         result = self.host.run(command="sleep 3022 & head -c 60000 /dev/zero; exit 5")
