@@ -58,6 +58,10 @@ static int catch_signals(void)
 	sigset_t all;
 	sigset_t wanted;
 
+	/* Commands would inherit what whoever started us ignores. */
+	for (int number = 1; number < NSIG; number++) {
+		signal(number, SIG_DFL);
+	}
 	/* Everything is blocked: SIGPIPE shows as EPIPE, and no handler runs in a vfork child. */
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);

@@ -8,7 +8,7 @@ import time
 import unittest
 from pathlib import Path
 
-from harness import IS_ROOT, UID, AgentTest, main
+from harness import IS_ROOT, UID, AgentTest, hide_clone3, main
 from paddock_proto import *
 
 
@@ -385,6 +385,31 @@ class Exec(AgentTest):
     def test_duration_is_measured_in_the_guest(self):
         result = self.host.run("sleep", "0.3")
         self.assertTrue(300000 <= result.duration_us < 15000000, result.duration_us)
+
+
+class ExecStartedCarelessly(AgentTest):
+    """By a service manager that ignores signals or hides system calls."""
+
+    @staticmethod
+    def prepare():
+        """Ignores signals; clone3 is not there."""
+        for number in signal.SIGPIPE, signal.SIGCHLD, signal.SIGHUP:
+            signal.signal(number, signal.SIG_IGN)
+        hide_clone3()
+
+    def test_no_signal_is_ignored(self):
+        result = self.host.run(command="grep SigIgn /proc/self/status; kill -PIPE $$")
+        self.assertEqual(int(result.out.split()[1], 16), 0)
+        self.assertEqual(result.signal, signal.SIGPIPE)
+
+    def test_commands_start_and_say_when_they_cannot(self):
+        self.assertEqual(self.host.run("echo", "hi").out, b"hi\n")
+        self.assertEqual(self.host.run("no-such-program").exit_code, 127)
+        for _ in range(20):
+            self.assert_status(self.host.run("true", cwd="/no/such"), INVALID, "cwd")
+        result = self.host.run(command="setsid sleep 3043 & sleep 3044", timeout_ms=400)
+        self.assertTrue(result.end_flags & TIMED_OUT)
+        self.wait_for(lambda: not any("sleep 304" in c for c in self.agent.commands()), "left over")
 
 
 class ExecWithoutCgroup(AgentTest):
