@@ -298,6 +298,9 @@ static void hear_helper(struct stream *s)
 		} else if (m.kind == HELPER_OPENED && fd >= 0 && !c->is_opened) {
 			on_opened(s, &m, fd);
 		} else {
+			if (m.kind == HELPER_OPENED) {
+				m.sys = EMFILE; /* the descriptor didn't get through */
+			}
 			util_close(&fd);
 			on_done(s, &m);
 		}

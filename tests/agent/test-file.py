@@ -1,6 +1,7 @@
 """FILE_PUT, FILE_GET, FILE_LIST: PROTOCOL.md sections 5.2 to 5.4."""
 
 import os
+import resource
 import stat
 import struct
 import subprocess
@@ -156,6 +157,24 @@ class Put(AgentTest):
             self.assertEqual(self.host.put("small/f", b"fits").status, OK)
         finally:
             subprocess.run(["umount", "-l", small], check=True)
+
+    @unittest.skipUnless(IS_ROOT, "needs root to limit another process")
+    def test_without_a_free_descriptor_nothing_is_claimed(self):
+        self.host.list(".")
+        self.host.send(frame(PING))
+        self.assertEqual(self.host.read().kind, PONG)  # it has closed all that it needed
+        used = {int(n) for n in os.listdir(f"/proc/{self.agent.process.pid}/fd")}
+        free = [n for n in range(100) if n not in used]
+        # Enough for two control sockets and one of the two files.
+        resource.prlimit(self.agent.process.pid, resource.RLIMIT_NOFILE, (free[2] + 1, 4096))
+        self.host.send(b"".join(frame(FILE_PUT, i, body(("path", f"f{i}"))) for i in (2, 3)))
+        got = self.host.read()
+        self.assertEqual((got.kind, unbody(got.payload)["status"]), (END, BUSY))
+        other = 5 - got.stream
+        self.host.send(frame(DATA, other, b"x", IN) + frame(CLOSE, other, b"", IN))
+        self.assertEqual(self.host.finish(other).status, OK)
+        self.assertEqual(os.listdir(self.agent.workspace), [f"f{other}"])
+        resource.prlimit(self.agent.process.pid, resource.RLIMIT_NOFILE, (1024, 4096))
 
     def test_bad_paths(self):
         self.assert_status(self.host.put("", b""), INVALID, "path")
