@@ -69,7 +69,7 @@ static void lose_session(void)
 	state = SESSION_HUNTING;
 	port_set_muted(true);
 	drop_partials();
-	if (stream_count() > 0) {
+	if (stream_count() > 0 && abandon_at_ms == 0) {
 		abandon_at_ms = now_ms() + LOST_SESSION_MS;
 	}
 }

@@ -222,6 +222,27 @@ class Reconnect(AgentTest):
         self.assertEqual(host.run("true").exit_code, 0)
         host.sock.close()
 
+    def test_calls_of_a_lost_session_run_on_for_a_minute_and_no_longer(self):
+        host = self.accept()
+        host.sync()
+        host.call(EXEC, ("command", "exec sleep 3004"))
+        put = host.call(FILE_PUT, ("path", "never"))
+        host.send(frame(DATA, put, b"x", IN))
+        pid = unbody(host.read().payload)["pid"]
+        lost = time.monotonic()
+        host.sock.close()
+        # Whoever comes and goes without SYNC doesn't put it off.
+        host = self.accept()
+        time.sleep(30)
+        host.sock.close()
+        host = self.accept()
+        self.assertTrue(os.path.exists(f"/proc/{pid}"))
+        self.wait_for(lambda: not os.path.exists(f"/proc/{pid}"), "it runs on", 50)
+        self.assertGreaterEqual(time.monotonic() - lost, 59)
+        host.sync()
+        self.assertEqual(host.run("ls").out, b"")
+        host.sock.close()
+
 
 if __name__ == "__main__":
     main()
