@@ -131,7 +131,13 @@ void helper_run_get(int ctl, const struct helper_job *job)
 	helper_send(ctl, &message, ends[0]);
 	close(ends[0]);
 
-	int sys = copy(fd, ends[1], job->length);
+	uint64_t limit = job->length;
+
+	/* As in the agent: one that grows ends where it ended when it was opened. */
+	if (message.size > 0) {
+		limit = MIN(limit, message.size > job->offset ? message.size - job->offset : 0);
+	}
+	int sys = copy(fd, ends[1], limit);
 
 	close(ends[1]);
 	helper_fail(ctl, sys);
@@ -352,6 +358,10 @@ void helper_run_put(int ctl, const struct helper_job *job)
 	/* One byte: all has been written. End of file: it has been given up. */
 	if (sys == 0 && read(ctl, &go, 1) != 1) {
 		sys = ECANCELED;
+	}
+	/* Some file systems say only at a close what they couldn't write. */
+	if (sys == 0 && close(dup(p.fd)) != 0) {
+		sys = errno;
 	}
 	if (sys == 0) {
 		sys = publish(&p);

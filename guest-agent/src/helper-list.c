@@ -84,6 +84,7 @@ static size_t read_names(struct listing *l, DIR *dir, char **names)
 {
 	size_t count = 0;
 
+	errno = 0;
 	for (struct dirent *entry; count < BATCH_NAMES && (entry = readdir(dir)) != NULL;) {
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
 			continue;
@@ -92,6 +93,10 @@ static size_t read_names(struct listing *l, DIR *dir, char **names)
 		if (names[count++] == NULL) {
 			helper_fail(l->ctl, ENOMEM);
 		}
+	}
+	/* Of those below, some can't be read or go away meanwhile. */
+	if (errno != 0 && l->path[0] == '\0') {
+		helper_fail(l->ctl, errno);
 	}
 	qsort(names, count, sizeof names[0], by_name);
 	return count;

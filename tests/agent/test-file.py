@@ -8,6 +8,7 @@ import subprocess
 import time
 import unittest
 
+import fuse
 from harness import IS_ROOT, UID, AgentTest, main
 from paddock_proto import *
 
@@ -365,6 +366,67 @@ class List(AgentTest):
             with open(children) as file:
                 return file.read() == ""
         self.wait_for(none_left, "the helper lives on")
+
+
+@unittest.skipUnless(IS_ROOT and os.path.exists("/dev/fuse"), "needs root and FUSE")
+class OnFuse(AgentTest):
+    """Files that a process of the user's serves, or doesn't: they come through a pipe."""
+
+    def setUp(self):
+        super().setUp()
+        (self.agent.workspace / "m").mkdir()
+        self.fuse = fuse.Fuse(self.agent.workspace / "m", UID)
+
+    def tearDown(self):
+        self.fuse.close()
+        super().tearDown()
+
+    def helpers(self):
+        pid = self.agent.process.pid
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return file.read().split()
+
+    def test_files_come_and_go(self):
+        for data in (b"", b"x", os.urandom(1 << 20), b"shorter"):
+            result = self.host.put("m/f", data, size=len(data))
+            self.assertEqual((result.status, result.bytes), (OK, len(data)), dict(result))
+            self.assertEqual(self.fuse.files, {b"f": data})
+            result = self.host.get("m/f")
+            self.assertEqual((result.status, result.out, result.bytes), (OK, data, len(data)))
+        self.assertEqual(self.host.get("m/f", offset=2, length=3).out, b"ort")
+        self.assertEqual(self.host.put("m/f", b"er", offset=7).status, OK)
+        self.assertEqual(self.host.put("m/f", b"!", file_flags=FILE_APPEND).status, OK)
+        self.assertEqual(self.fuse.files, {b"f": b"shorterer!"})
+        self.assertEqual([e[0] for e in self.host.list("m").entries], ["f"])
+
+    def test_errors_are_told_and_replace_nothing(self):
+        self.fuse.files[b"f"] = b"old"
+        for operation in (fuse.WRITE, fuse.FLUSH, fuse.RENAME):
+            self.fuse.errors = {operation: 28}
+            self.assert_status(self.host.put("m/f", bytes(300000)), NO_SPACE)
+            self.assertEqual(self.fuse.files[b"f"], b"old")
+        self.wait_for(lambda: set(self.fuse.files) == {b"f"}, "temporary files stay")
+        self.fuse.errors = {fuse.READ: 5, fuse.READDIR: 5}
+        self.assert_status(self.host.get("m/f"), IO)
+        self.assert_status(self.host.list("m"), IO)
+
+    def test_cancel_replaces_nothing(self):
+        self.fuse.files[b"f"] = b"old"
+        stream = self.host.call(FILE_PUT, ("path", "m/f"))
+        self.host.send(frame(DATA, stream, b"new", IN))
+        self.wait_for(lambda: b"new" in self.fuse.files.values(), "it doesn't write")
+        self.host.send(frame(CANCEL, stream))
+        self.assert_status(self.host.finish(stream), CANCELLED)
+        self.wait_for(lambda: self.fuse.files == {b"f": b"old"}, "a temporary file stays")
+        self.wait_for(lambda: not self.helpers(), "the helper lives on")
+
+    def test_a_file_that_grows_ends_where_it_was(self):
+        self.fuse.files[b"f"] = bytes(1 << 20)
+        stream = self.host.call(FILE_GET, ("path", "m/f"))
+        self.assertEqual(self.host.read().kind, STARTED)
+        self.fuse.files[b"f"] += bytes(1 << 20)
+        result = self.host.finish(stream)
+        self.assertEqual((result.status, result.bytes), (OK, 1 << 20))
 
 
 if __name__ == "__main__":
