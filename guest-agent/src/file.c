@@ -6,7 +6,8 @@
  *                  └──DONE(errno)──► END        └──► GET through a pipe, LIST: end, DONE ──► END
  *
  * Until OPENED and after the commit the helper has FILE_STEP_MS; a path that blocks for longer is
- * an error, and the helper is killed. While bytes move the host sets the pace.
+ * an error, and the helper is killed. While bytes move the host sets the pace, but wherever it is
+ * the helper that we wait for, it has the same time for each step.
  *
  * Giving up a PUT means closing the control socket: the helper then removes its temporary file.
  */
@@ -130,12 +131,12 @@ static bool parse(struct stream *s, struct helper_job *job, const uint8_t *body,
 
 /* ---- begin and end -------------------------------------------------------------------------- */
 
-/* @is_stuck: the helper doesn't listen. */
+/* @is_stuck: the helper doesn't listen. Only that of a PUT has something to undo. */
 static void let_go(struct stream *s, bool is_stuck)
 {
 	struct file_call *c = &s->file;
 
-	if (is_stuck && s->pid > 0) {
+	if (s->pid > 0 && (is_stuck || s->ops->type != FRAME_FILE_PUT)) {
 		kill(s->pid, SIGKILL);
 	}
 	feed_stop(s, &c->in);
@@ -307,6 +308,16 @@ static void hear_helper(struct stream *s)
 	}
 }
 
+/* To be called whenever bytes may have moved: the time starts anew after each. */
+static void limit_wait(struct stream *s, bool is_waiting)
+{
+	if (!is_waiting) {
+		s->deadline_ms = 0;
+	} else if (s->deadline_ms == 0) {
+		s->deadline_ms = now_ms() + FILE_STEP_MS;
+	}
+}
+
 /* ---- bytes ---------------------------------------------------------------------------------- */
 
 static void file_data(struct stream *s, const uint8_t *data, size_t len)
@@ -358,6 +369,12 @@ static void put_pump(struct stream *s)
 	} else if (c->is_opened && c->in.state == FEED_STOPPED && s->is_in_closed &&
 		   !c->is_committed) {
 		commit(s);
+	} else if (c->is_opened && !c->is_committed) {
+		if (c->in.bytes != c->bytes) {
+			c->bytes = c->in.bytes;
+			limit_wait(s, false);
+		}
+		limit_wait(s, c->in.len > 0);
 	}
 }
 
@@ -382,6 +399,7 @@ static void pump_out(struct stream *s)
 						   &is_blocked);
 
 		if (n > 0) {
+			limit_wait(s, false);
 			c->bytes += (uint64_t)n;
 			c->left -= is_list ? 0 : (uint64_t)n;
 		} else if (n == 0) {
@@ -412,6 +430,8 @@ static void out_pump(struct stream *s)
 	pump_out(s);
 	if (s->id != 0 && c->is_out_closed && (c->is_done || !c->is_out_pollable)) {
 		succeed(s);
+	} else if (s->id != 0 && c->is_opened) {
+		limit_wait(s, !c->is_done && (c->is_out_closed || !c->is_out_ready));
 	}
 }
 

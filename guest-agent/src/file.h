@@ -27,6 +27,8 @@ struct file_call {
 	bool has_size;
 	uint64_t size;
 
+	uint64_t bytes; /* that have moved */
+
 	/* GET, LIST */
 	int out_fd;
 	bool is_out_ready;
@@ -34,7 +36,6 @@ struct file_call {
 	bool is_out_closed;
 	uint64_t offset;
 	uint64_t left; /* to be read at most */
-	uint64_t bytes;
 
 	/* The helper's last word */
 	bool is_done;

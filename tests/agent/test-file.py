@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import stat
 import struct
 import subprocess
@@ -427,6 +428,51 @@ class OnFuse(AgentTest):
         self.fuse.files[b"f"] += bytes(1 << 20)
         result = self.host.finish(stream)
         self.assertEqual((result.status, result.bytes), (OK, 1 << 20))
+
+    def test_cancel_ends_a_helper_that_somebody_stopped(self):
+        self.fuse.files[b"f"] = bytes(1 << 20)
+        stream = self.host.call(FILE_GET, ("path", "m/f"))
+        self.assertEqual(self.host.read().kind, STARTED)
+        for pid in self.helpers():
+            os.kill(int(pid), signal.SIGSTOP)
+        self.host.send(frame(CANCEL, stream))
+        self.assert_status(self.host.finish(stream), CANCELLED)
+        self.wait_for(lambda: not self.helpers(), "the helper lives on")
+
+    def test_who_never_answers_is_given_up(self):
+        self.fuse.files[b"f"] = bytes(1000)
+        self.fuse.files[b"large"] = bytes(1 << 20)
+        slow = self.host.call(FILE_GET, ("path", "m/large"))
+        got = 0
+        while got < WINDOW_INITIAL:
+            f = self.host.read()
+            got += len(f.payload) if f.kind == DATA else 0
+        self.assertTrue(self.host.is_quiet(0.3))
+        self.fuse.silent = {fuse.READ, fuse.READDIR, fuse.WRITE}
+        start = time.monotonic()
+        streams = {self.host.call(FILE_GET, ("path", "m/f")), self.host.call(FILE_LIST, ("path", "m"))}
+        for size, is_closed in ((200000, False), (1, True)):
+            stream = self.host.call(FILE_PUT, ("path", "m/f"), ("offset", 0))
+            for at in range(0, size, PAYLOAD_MAX):
+                self.host.send(frame(DATA, stream, bytes(min(PAYLOAD_MAX, size - at)), IN))
+            if is_closed:
+                self.host.send(frame(CLOSE, stream, b"", IN))
+            streams.add(stream)
+        while streams:
+            got = self.host.read()
+            if got.kind == END:
+                self.assertEqual(unbody(got.payload)["status"], IO, unbody(got.payload))
+                streams.remove(got.stream)
+        self.assertGreaterEqual(time.monotonic() - start, 29)
+        # A host that gives no credit isn't hurried, nor is who goes on slowly.
+        self.fuse.silent = set()
+        self.host.send(frame(WINDOW, slow, struct.pack("<I", 1 << 20), OUT))
+        self.assertEqual(self.host.finish(slow).bytes, 1 << 20)
+        self.fuse.delays = {fuse.WRITE: 0.06}  # for each 4 KiB
+        # In place: the directory is locked by who still waits for READDIR.
+        result = self.host.put("m/large", bytes(36 * 65536), offset=0)
+        self.assertEqual((result.status, result.bytes), (OK, 36 * 65536))
+        self.assertGreater(result.seconds, 31)
 
 
 if __name__ == "__main__":
