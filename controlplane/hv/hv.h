@@ -39,6 +39,7 @@ enum hv_network {
 struct hv_paths {
 	char *disk_dir; /* holds the overlay, which alone is the sandbox's uid's */
 	char *overlay;
+	char *overlay_next; /* while a reset prepares it */
 	char *run_dir; /* holds the two sockets; only the daemon may enter, QEMU inherits them */
 	char *agent_socket;
 	char *console_socket;
@@ -128,6 +129,15 @@ struct hv_ops {
 
 	/* Makes directories and overlay. Something left there is replaced. Parents must exist. */
 	void (*disk_create)(struct hv *hv, const struct hv_spec *spec, hv_done_fn done, void *arg);
+	/* A fresh overlay beside the one in use; one left there is replaced. */
+	void (*disk_prepare)(struct hv *hv, const struct hv_spec *spec, hv_done_fn done, void *arg);
+	/* What was prepared takes the overlay's place. The domain must not run. ERR_NOT_FOUND:
+	 * nothing is prepared. */
+	void (*disk_swap)(struct hv *hv, const char *id, const struct hv_paths *paths,
+		hv_done_fn done, void *arg);
+	/* Removes what was prepared; nothing there is fine. */
+	void (*disk_discard)(struct hv *hv, const char *id, const struct hv_paths *paths,
+		hv_done_fn done, void *arg);
 	/* Removes disk and run directories of @id; none there is fine. */
 	void (*disk_remove)(struct hv *hv, const char *id, const struct hv_paths *paths,
 		hv_done_fn done, void *arg);

@@ -137,6 +137,9 @@ static void note(struct hv_libvirt *hv, const struct lv_job *job, const struct e
 		note_link(hv, job, err);
 		break;
 	case LV_DISK_CREATE:
+	case LV_DISK_PREPARE:
+	case LV_DISK_SWAP:
+	case LV_DISK_DISCARD:
 	case LV_RESUME:
 	case LV_SET_EXPIRY:
 		break;
@@ -276,13 +279,44 @@ static void submit(struct hv_libvirt *hv, struct lv_job *job, uint64_t deadline_
 	}
 }
 
+static void submit_disk(struct hv *hv, struct lv_job *job, hv_done_fn done)
+{
+	job->fn.done = done;
+	submit(self(hv), job, self(hv)->deadlines.disk_ms);
+}
+
 static void op_disk_create(struct hv *hv, const struct hv_spec *spec, hv_done_fn done, void *arg)
 {
 	struct lv_job *job = new_job(hv, LV_DISK_CREATE, spec->id, arg);
 
 	job->spec = hv_spec_dup(spec);
-	job->fn.done = done;
-	submit(self(hv), job, self(hv)->deadlines.disk_ms);
+	submit_disk(hv, job, done);
+}
+
+static void op_disk_prepare(struct hv *hv, const struct hv_spec *spec, hv_done_fn done, void *arg)
+{
+	struct lv_job *job = new_job(hv, LV_DISK_PREPARE, spec->id, arg);
+
+	job->spec = hv_spec_dup(spec);
+	submit_disk(hv, job, done);
+}
+
+static void op_disk_swap(
+	struct hv *hv, const char *id, const struct hv_paths *paths, hv_done_fn done, void *arg)
+{
+	struct lv_job *job = new_job(hv, LV_DISK_SWAP, id, arg);
+
+	job->paths = hv_paths_dup(paths);
+	submit_disk(hv, job, done);
+}
+
+static void op_disk_discard(
+	struct hv *hv, const char *id, const struct hv_paths *paths, hv_done_fn done, void *arg)
+{
+	struct lv_job *job = new_job(hv, LV_DISK_DISCARD, id, arg);
+
+	job->paths = hv_paths_dup(paths);
+	submit_disk(hv, job, done);
 }
 
 static void op_disk_remove(
@@ -291,8 +325,7 @@ static void op_disk_remove(
 	struct lv_job *job = new_job(hv, LV_DISK_REMOVE, id, arg);
 
 	job->paths = hv_paths_dup(paths);
-	job->fn.done = done;
-	submit(self(hv), job, self(hv)->deadlines.disk_ms);
+	submit_disk(hv, job, done);
 }
 
 /* RFC 4122, version 4. */
@@ -451,6 +484,9 @@ static const struct hv_ops libvirt_ops = {
 	.close = op_close,
 	.info = op_info,
 	.disk_create = op_disk_create,
+	.disk_prepare = op_disk_prepare,
+	.disk_swap = op_disk_swap,
+	.disk_discard = op_disk_discard,
 	.disk_remove = op_disk_remove,
 	.start = op_start,
 	.destroy = op_destroy,

@@ -50,6 +50,21 @@ static int disk_create_blocking(struct lv_job *job, struct err *err)
 	return overlay_create_blocking(job->spec, err);
 }
 
+static int disk_prepare_blocking(struct lv_job *job, struct err *err)
+{
+	return overlay_prepare_blocking(job->spec, err);
+}
+
+static int disk_swap_blocking(struct lv_job *job, struct err *err)
+{
+	return overlay_swap_blocking(job->paths, err);
+}
+
+static int disk_discard_blocking(struct lv_job *job, struct err *err)
+{
+	return overlay_discard_blocking(job->paths, err);
+}
+
 static int disk_remove_blocking(struct lv_job *job, struct err *err)
 {
 	if (job->log_dir) {
@@ -118,6 +133,9 @@ static const struct verb {
 	bool needs_connection;
 } verbs[] = {
 	[LV_DISK_CREATE] = {disk_create_blocking, false},
+	[LV_DISK_PREPARE] = {disk_prepare_blocking, false},
+	[LV_DISK_SWAP] = {disk_swap_blocking, false},
+	[LV_DISK_DISCARD] = {disk_discard_blocking, false},
 	[LV_DISK_REMOVE] = {disk_remove_blocking, false},
 	[LV_START] = {start_blocking, true},
 	[LV_DESTROY] = {destroy_blocking, true},

@@ -101,13 +101,13 @@ static int run(char *const argv[], char output[OUTPUT_BYTES_MAX], struct err *er
 	return 0;
 }
 
-static int create_image(const struct hv_spec *spec, struct err *err)
+static int create_image(const struct hv_spec *spec, const char *path, struct err *err)
 {
 	char size[24];
 	char output[OUTPUT_BYTES_MAX] = "";
 	char *const argv[] = {(char *)QEMU_IMG, (char *)"create", (char *)"-q", (char *)"-f",
 		(char *)"qcow2", (char *)"-F", (char *)"qcow2", (char *)"-b",
-		(char *)spec->base_image, spec->paths->overlay, size, NULL};
+		(char *)spec->base_image, (char *)path, size, NULL};
 
 	snprintf(size, sizeof size, "%" PRIu64, spec->disk_bytes);
 	if (run(argv, output, err) == 0) {
@@ -138,13 +138,11 @@ int overlay_prepare_run_blocking(const struct hv_paths *paths, struct err *err)
 	return renew_directory(paths->run_dir, err);
 }
 
-static int hand_over(const struct hv_spec *spec, struct err *err)
+static int hand_over(const struct hv_spec *spec, const char *path, struct err *err)
 {
-	const struct hv_paths *paths = spec->paths;
-
-	if (chmod(paths->overlay, 0600) != 0 || lchown(paths->overlay, spec->uid, spec->gid) != 0 ||
-		chmod(paths->disk_dir, 0711) != 0) {
-		return err_sys(err, errno, "give %s to its user", paths->overlay);
+	if (chmod(path, 0600) != 0 || lchown(path, spec->uid, spec->gid) != 0 ||
+		chmod(spec->paths->disk_dir, 0711) != 0) {
+		return err_sys(err, errno, "give %s to its user", path);
 	}
 	return 0;
 }
@@ -152,14 +150,49 @@ static int hand_over(const struct hv_spec *spec, struct err *err)
 int overlay_create_blocking(const struct hv_spec *spec, struct err *err)
 {
 	ASSERT(!loop_is_current());
-	if (renew_directory(spec->paths->disk_dir, err) != 0 || create_image(spec, err) != 0 ||
-		hand_over(spec, err) != 0) {
+	if (renew_directory(spec->paths->disk_dir, err) != 0 ||
+		create_image(spec, spec->paths->overlay, err) != 0 ||
+		hand_over(spec, spec->paths->overlay, err) != 0) {
 		struct err ignored;
 
 		(void)fs_remove_tree(spec->paths->disk_dir, &ignored);
 		return -1;
 	}
 	return overlay_prepare_run_blocking(spec->paths, err);
+}
+
+int overlay_prepare_blocking(const struct hv_spec *spec, struct err *err)
+{
+	const char *path = spec->paths->overlay_next;
+
+	if (overlay_discard_blocking(spec->paths, err) != 0) {
+		return -1;
+	}
+	if (create_image(spec, path, err) != 0 || hand_over(spec, path, err) != 0) {
+		(void)unlink(path);
+		return -1;
+	}
+	return 0;
+}
+
+int overlay_swap_blocking(const struct hv_paths *paths, struct err *err)
+{
+	ASSERT(!loop_is_current());
+	if (rename(paths->overlay_next, paths->overlay) != 0) {
+		return errno == ENOENT
+			       ? err_set(err, ERR_NOT_FOUND, "no fresh disk is prepared")
+			       : err_sys(err, errno, "put %s in place", paths->overlay_next);
+	}
+	return 0;
+}
+
+int overlay_discard_blocking(const struct hv_paths *paths, struct err *err)
+{
+	ASSERT(!loop_is_current());
+	if (unlink(paths->overlay_next) != 0 && errno != ENOENT) {
+		return err_sys(err, errno, "remove %s", paths->overlay_next);
+	}
+	return 0;
 }
 
 int overlay_remove_blocking(const struct hv_paths *paths, struct err *err)

@@ -20,6 +20,11 @@
 
 /* Replaces whatever is there. The parents of both directories must exist. */
 int overlay_create_blocking(const struct hv_spec *spec, struct err *err);
+/* The same disk anew as paths.overlay_next, beside the one in use. */
+int overlay_prepare_blocking(const struct hv_spec *spec, struct err *err);
+/* ERR_NOT_FOUND: none was prepared. */
+int overlay_swap_blocking(const struct hv_paths *paths, struct err *err);
+int overlay_discard_blocking(const struct hv_paths *paths, struct err *err);
 /* Makes the run directory alone, empty. */
 int overlay_prepare_run_blocking(const struct hv_paths *paths, struct err *err);
 /* Removes both directories; none there is fine. */

@@ -8,6 +8,7 @@ struct hv_paths *hv_paths_dup(const struct hv_paths *paths)
 
 	copy->disk_dir = xstrdup(paths->disk_dir);
 	copy->overlay = xstrdup(paths->overlay);
+	copy->overlay_next = xstrdup(paths->overlay_next);
 	copy->run_dir = xstrdup(paths->run_dir);
 	copy->agent_socket = xstrdup(paths->agent_socket);
 	copy->console_socket = xstrdup(paths->console_socket);
@@ -21,6 +22,7 @@ void hv_paths_free(struct hv_paths *paths)
 	}
 	free(paths->disk_dir);
 	free(paths->overlay);
+	free(paths->overlay_next);
 	free(paths->run_dir);
 	free(paths->agent_socket);
 	free(paths->console_socket);

@@ -46,6 +46,7 @@ void paths_init(struct hv_paths *paths, const char *state_dir, const char *run_d
 
 	paths->disk_dir = xasprintf("%s/sandboxes/%s/disk", state_dir, id);
 	paths->overlay = xasprintf("%s/overlay.qcow2", paths->disk_dir);
+	paths->overlay_next = xasprintf("%s/overlay.next", paths->disk_dir);
 	paths->run_dir = xasprintf("%s/%s", run_dir, digits);
 	paths->agent_socket = xasprintf("%s/agent", paths->run_dir);
 	paths->console_socket = xasprintf("%s/console", paths->run_dir);
@@ -56,6 +57,7 @@ void paths_fini(struct hv_paths *paths)
 {
 	free(paths->disk_dir);
 	free(paths->overlay);
+	free(paths->overlay_next);
 	free(paths->run_dir);
 	free(paths->agent_socket);
 	free(paths->console_socket);

@@ -370,6 +370,22 @@ static void act_list(struct guest_call *call, struct fake_machine *machine)
 	call_end(call, STATUS_OK, NULL);
 }
 
+/* Its answer arrives, and then it is off. */
+static void act_shutdown(struct guest_call *call)
+{
+	struct fake_hv *hv = call->channel->fake->hv;
+	const char *id = fake_hv_id_of(hv, call->channel->socket);
+	char copy[ID_BYTES] = "";
+
+	if (id) {
+		snprintf(copy, sizeof copy, "%s", id);
+	}
+	call_end(call, STATUS_OK, NULL);
+	if (copy[0] && fake_hv_find(hv, copy)) {
+		fake_hv_stop_domain(hv, copy, true);
+	}
+}
+
 static void act(struct guest_call *call)
 {
 	struct fake_machine *machine = fake_machine_of(call->channel->fake, call->channel->socket);
@@ -391,8 +407,10 @@ static void act(struct guest_call *call)
 	case FAKE_GUEST_LIST:
 		act_list(call, machine);
 		break;
-	case FAKE_GUEST_CONFIGURE:
 	case FAKE_GUEST_SHUTDOWN:
+		act_shutdown(call);
+		break;
+	case FAKE_GUEST_CONFIGURE:
 	case FAKE_GUEST_OP_MAX:
 	default:
 		call_end(call, STATUS_OK, NULL);

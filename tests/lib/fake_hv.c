@@ -52,6 +52,7 @@ static void use_paths(struct fake_job *job, const struct hv_paths *paths)
 {
 	job->disk_dir = xstrdup(paths->disk_dir);
 	job->overlay = xstrdup(paths->overlay);
+	job->overlay_next = xstrdup(paths->overlay_next);
 	job->run_dir = xstrdup(paths->run_dir);
 }
 
@@ -91,23 +92,42 @@ static const struct hv_info *fake_info(const struct hv *hv)
 	return &((const struct fake_hv *)hv)->info;
 }
 
-static void fake_disk_create(struct hv *hv, const struct hv_spec *spec, hv_done_fn done, void *arg)
+static void disk_job(struct hv *hv, enum fake_hv_op op, const char *id,
+	const struct hv_paths *paths, hv_done_fn done, void *arg)
 {
-	struct fake_job *job = fake_job_new(fake_of(hv), FAKE_HV_DISK_CREATE, spec->id, arg);
+	struct fake_job *job = fake_job_new(fake_of(hv), op, id, arg);
 
 	job->done = done;
-	use_paths(job, spec->paths);
+	use_paths(job, paths);
 	fake_jobs_start(job->fake);
+}
+
+static void fake_disk_create(struct hv *hv, const struct hv_spec *spec, hv_done_fn done, void *arg)
+{
+	disk_job(hv, FAKE_HV_DISK_CREATE, spec->id, spec->paths, done, arg);
+}
+
+static void fake_disk_prepare(struct hv *hv, const struct hv_spec *spec, hv_done_fn done, void *arg)
+{
+	disk_job(hv, FAKE_HV_DISK_PREPARE, spec->id, spec->paths, done, arg);
+}
+
+static void fake_disk_swap(
+	struct hv *hv, const char *id, const struct hv_paths *paths, hv_done_fn done, void *arg)
+{
+	disk_job(hv, FAKE_HV_DISK_SWAP, id, paths, done, arg);
+}
+
+static void fake_disk_discard(
+	struct hv *hv, const char *id, const struct hv_paths *paths, hv_done_fn done, void *arg)
+{
+	disk_job(hv, FAKE_HV_DISK_DISCARD, id, paths, done, arg);
 }
 
 static void fake_disk_remove(
 	struct hv *hv, const char *id, const struct hv_paths *paths, hv_done_fn done, void *arg)
 {
-	struct fake_job *job = fake_job_new(fake_of(hv), FAKE_HV_DISK_REMOVE, id, arg);
-
-	job->done = done;
-	use_paths(job, paths);
-	fake_jobs_start(job->fake);
+	disk_job(hv, FAKE_HV_DISK_REMOVE, id, paths, done, arg);
 }
 
 static void fake_start(struct hv *hv, const struct hv_spec *spec, hv_start_fn done, void *arg)
@@ -116,6 +136,7 @@ static void fake_start(struct hv *hv, const struct hv_spec *spec, hv_start_fn do
 	struct fake_domain *domain = &job->domain;
 
 	job->start_done = done;
+	use_paths(job, spec->paths);
 	snprintf(domain->facts.id, sizeof domain->facts.id, "%s", spec->id);
 	snprintf(domain->facts.account, sizeof domain->facts.account, "%s", spec->account);
 	domain->facts.expires_at_ms = spec->expires_at_ms;
@@ -189,6 +210,9 @@ static const struct hv_ops fake_ops = {
 	.close = fake_close,
 	.info = fake_info,
 	.disk_create = fake_disk_create,
+	.disk_prepare = fake_disk_prepare,
+	.disk_swap = fake_disk_swap,
+	.disk_discard = fake_disk_discard,
 	.disk_remove = fake_disk_remove,
 	.start = fake_start,
 	.destroy = fake_destroy,
@@ -313,14 +337,19 @@ void fake_hv_watch(struct fake_hv *fake, fake_hv_watch_fn fn, void *arg)
 	fake->watch_arg = arg;
 }
 
-bool fake_hv_is_up(const struct fake_hv *fake, const char *agent_socket)
+const char *fake_hv_id_of(const struct fake_hv *fake, const char *agent_socket)
 {
 	struct fake_entry *entry;
 
 	TAILQ_FOREACH (entry, &fake->domains, link) {
 		if (strcmp(entry->domain.agent_socket, agent_socket) == 0) {
-			return true;
+			return entry->domain.facts.id;
 		}
 	}
-	return false;
+	return NULL;
+}
+
+bool fake_hv_is_up(const struct fake_hv *fake, const char *agent_socket)
+{
+	return fake_hv_id_of(fake, agent_socket) != NULL;
 }

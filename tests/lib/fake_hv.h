@@ -5,7 +5,8 @@
  *
  * Purpose: implements hv.h for tests of everything above it, up to a whole daemon in one process.
  *          Disks are small real files at the paths that the domain layer chose, so that what is
- *          left over can be seen; domains are entries of a table.
+ *          left over can be seen; each fresh one has another content. Domains are entries of a
+ *          table.
  * Owns:    its domains. They outlive close(): a new registry finds them, as after a restart.
  * Thread:  loop.
  * Uses:    base, loop, hv.h.
@@ -45,6 +46,9 @@ struct fake_script {
 
 enum fake_hv_op {
 	FAKE_HV_DISK_CREATE,
+	FAKE_HV_DISK_PREPARE,
+	FAKE_HV_DISK_SWAP,
+	FAKE_HV_DISK_DISCARD,
 	FAKE_HV_DISK_REMOVE,
 	FAKE_HV_START,
 	FAKE_HV_DESTROY,
@@ -100,3 +104,5 @@ void fake_hv_tell_late(struct fake_hv *fake, const char *id);
 typedef void (*fake_hv_watch_fn)(void *arg, const char *agent_socket, bool is_up);
 void fake_hv_watch(struct fake_hv *fake, fake_hv_watch_fn fn, void *arg);
 bool fake_hv_is_up(const struct fake_hv *fake, const char *agent_socket);
+/* The domain behind a channel; NULL: none. */
+const char *fake_hv_id_of(const struct fake_hv *fake, const char *agent_socket);

@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/fs.h"
 #include "tests/lib/fake_hv_priv.h"
@@ -20,6 +21,13 @@ static struct fake_entry *find_own(const struct fake_hv *fake, const char *id)
 
 /* ---- what the operations do ---- */
 
+static int write_disk(struct fake_job *job, const char *path, struct err *err)
+{
+	_cleanup_free_ char *text = xasprintf("disk %u", job->fake->next_disk++);
+
+	return fs_write_atomic(path, text, strlen(text), 0600, err);
+}
+
 static int act_disk_create(struct fake_job *job, struct err *err)
 {
 	if (fs_remove_tree(job->disk_dir, err) != 0 || fs_remove_tree(job->run_dir, err) != 0 ||
@@ -27,7 +35,15 @@ static int act_disk_create(struct fake_job *job, struct err *err)
 		fs_mkdir_parents(job->run_dir, 0700, err) != 0) {
 		return -1;
 	}
-	return fs_write_atomic(job->overlay, "overlay", 7, 0600, err);
+	return write_disk(job, job->overlay, err);
+}
+
+static int act_disk_swap(struct fake_job *job, struct err *err)
+{
+	if (rename(job->overlay_next, job->overlay) != 0) {
+		return err_set(err, ERR_NOT_FOUND, "no fresh disk is prepared");
+	}
+	return 0;
 }
 
 static int act_disk_remove(struct fake_job *job, struct err *err)
@@ -43,6 +59,10 @@ static int act_start(struct fake_job *job, struct err *err)
 
 	if (fake_entry_find(fake, job->id)) {
 		return err_set(err, ERR_CONFLICT, "a domain of that id exists");
+	}
+	/* A late one had opened it while it was there. */
+	if (!job->is_late && access(job->overlay, F_OK) != 0) {
+		return err_set(err, ERR_INTERNAL, "can't open %s", job->overlay);
 	}
 	job->domain.facts.state = HV_DOMAIN_RUNNING;
 	struct fake_entry *entry = fake_entry_add(fake, &job->domain);
@@ -60,6 +80,12 @@ static int act(struct fake_job *job, struct err *err)
 	switch (job->op) {
 	case FAKE_HV_DISK_CREATE:
 		return act_disk_create(job, err);
+	case FAKE_HV_DISK_PREPARE:
+		return write_disk(job, job->overlay_next, err);
+	case FAKE_HV_DISK_SWAP:
+		return act_disk_swap(job, err);
+	case FAKE_HV_DISK_DISCARD:
+		return fs_remove(job->overlay_next, err);
 	case FAKE_HV_DISK_REMOVE:
 		return act_disk_remove(job, err);
 	case FAKE_HV_START:
@@ -115,6 +141,7 @@ void fake_job_free(struct fake_job *job)
 	event_free(job->timer);
 	free(job->disk_dir);
 	free(job->overlay);
+	free(job->overlay_next);
 	free(job->run_dir);
 	free(job->facts);
 	free(job);

@@ -26,6 +26,7 @@ struct fake_job {
 	struct fake_domain domain; /* START */
 	char *disk_dir;
 	char *overlay;
+	char *overlay_next;
 	char *run_dir;
 	int64_t expires_at_ms;
 	bool is_up;
@@ -50,6 +51,7 @@ struct fake_hv {
 	bool is_open;
 	bool is_ready;
 	pid_t next_pid;
+	unsigned next_disk;
 	TAILQ_HEAD(, fake_job) jobs;
 	TAILQ_HEAD(, fake_entry) domains;
 	struct fake_script scripts[FAKE_HV_OP_MAX];
