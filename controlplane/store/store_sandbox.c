@@ -9,7 +9,7 @@
 #define COLUMNS                                                                                    \
 	"id, account_id, name, state, reason, size, vcpus, memory_mb, disk_gb, image,"             \
 	" image_version, network, temporary, env, metadata, created_at, ready_at, expires_at,"     \
-	" ended_at, idempotency_key, request_hash, uid, pid, pid_start"
+	" ended_at, idempotency_key, request_hash, uid, pid, pid_start, task"
 #define MISSING "there is no such sandbox"
 
 void store_sandbox_free(struct store_sandbox *row)
@@ -20,6 +20,7 @@ void store_sandbox_free(struct store_sandbox *row)
 	free(row->name);
 	free(row->state);
 	free(row->reason);
+	free(row->task);
 	free(row->size);
 	free(row->image);
 	free(row->image_version);
@@ -60,6 +61,7 @@ static struct store_sandbox *read_row(struct stmt *stmt)
 	row->uid = (uid_t)stmt_int(stmt, c++);
 	row->pid = (pid_t)stmt_int(stmt, c++);
 	row->pid_start = (uint64_t)stmt_int(stmt, c++);
+	row->task = stmt_text(stmt, c++);
 	return row;
 }
 
@@ -78,7 +80,7 @@ int store_sandbox_insert(struct store *store, const struct store_sandbox *row, s
 		":id, :account, :name, :state, :reason, :size, :vcpus, :memory_mb, :disk_gb,"
 		" :image, :image_version, :network, :temporary, :env, :metadata, :created_at,"
 		" :ready_at, :expires_at, :ended_at, :idempotency_key, :request_hash, :uid, :pid,"
-		" :pid_start)");
+		" :pid_start, :task)");
 
 	stmt_bind_text(&stmt, ":id", row->id);
 	stmt_bind_text(&stmt, ":account", row->account);
@@ -103,6 +105,7 @@ int store_sandbox_insert(struct store *store, const struct store_sandbox *row, s
 	stmt_bind_text(&stmt, ":request_hash", row->request_hash);
 	stmt_bind_int_or_null(&stmt, ":uid", row->uid);
 	bind_process(&stmt, row->pid, row->pid_start);
+	stmt_bind_text(&stmt, ":task", row->task);
 	return stmt_run(&stmt, err);
 }
 
@@ -147,7 +150,8 @@ int store_sandbox_set_state(struct store *store, const char *id,
 	const struct store_sandbox_change *change, struct err *err)
 {
 	_cleanup_stmt_ struct stmt stmt = stmt_make(store,
-		"UPDATE sandbox SET state = :state, reason = coalesce(:reason, reason),"
+		"UPDATE sandbox SET state = :state, task = :task,"
+		" reason = nullif(coalesce(:reason, reason), ''),"
 		" ready_at = coalesce(:ready_at, ready_at),"
 		" ended_at = coalesce(:ended_at, ended_at), pid = :pid, pid_start = :pid_start,"
 		" uid = CASE WHEN :releases_uid THEN NULL ELSE uid END"
@@ -155,6 +159,7 @@ int store_sandbox_set_state(struct store *store, const char *id,
 
 	stmt_bind_text(&stmt, ":id", id);
 	stmt_bind_text(&stmt, ":state", change->state);
+	stmt_bind_text(&stmt, ":task", change->task);
 	stmt_bind_text(&stmt, ":reason", change->reason);
 	stmt_bind_int_or_null(&stmt, ":ready_at", change->ready_at_ms);
 	stmt_bind_int_or_null(&stmt, ":ended_at", change->ended_at_ms);

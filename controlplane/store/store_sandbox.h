@@ -34,6 +34,7 @@ struct store_sandbox {
 	char *name; /* NULL: none */
 	char *state;
 	char *reason; /* NULL: none; why it ended or failed */
+	char *task;   /* what is being done to it beyond its state, NULL: nothing */
 
 	char *size; /* label; NULL when the figures were given one by one */
 	unsigned vcpus;
@@ -83,7 +84,8 @@ struct store_sandbox *store_sandbox_get_by_idempotency(
 /* A step in a sandbox's life, written at once. */
 struct store_sandbox_change {
 	const char *state;
-	const char *reason;  /* NULL: leave it */
+	const char *reason;  /* NULL: leave it; "": none any more */
+	const char *task;    /* written as it is, NULL too */
 	int64_t ready_at_ms; /* 0: leave it */
 	int64_t ended_at_ms; /* 0: leave it; a row that ended never becomes live again */
 	pid_t pid;           /* written as it is, 0 too */
