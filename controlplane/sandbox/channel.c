@@ -26,7 +26,7 @@ static void on_configured(void *arg, const struct guest_status *status, const st
 	sb->config_owner = CONFIG_NOBODY;
 	switch (owner) {
 	case CONFIG_BOOT:
-		sandbox_create_configured(sb, err);
+		boot_configured(sb, err);
 		break;
 	case CONFIG_EXTEND:
 		extend_configured(sb, err);
@@ -147,7 +147,7 @@ static void on_state(void *arg, enum guest_state state, const struct err *err)
 		return;
 	}
 	if (sb->state == SANDBOX_PROVISIONING) {
-		sandbox_create_guest_ready(sb);
+		boot_guest_ready(sb);
 		return;
 	}
 	sb->is_sync_due = true;

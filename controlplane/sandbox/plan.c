@@ -15,6 +15,67 @@
 
 static void on_turn(void *arg);
 
+static void arm(struct plan *plan, unsigned ms)
+{
+	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	evtimer_add(plan->timer, &tv);
+}
+
+/* ---- faults ---- */
+
+static enum fault_action fault(const struct plan *plan, const char *suffix)
+{
+	const char *step = plan->steps[plan->at].name;
+
+	if (plan->phase == PLAN_RUNNING || plan->undo_name) {
+		return fault_at("%s.%s%s",
+			plan->phase == PLAN_RUNNING ? plan->name : plan->undo_name, step, suffix);
+	}
+	return fault_at("%s.undo.%s%s", plan->name, step, suffix);
+}
+
+static void set_injected(struct err *err, enum err_kind kind)
+{
+	err_set(err, kind, "a fault was injected");
+}
+
+/* ---- forwards and back ---- */
+
+static void call_step(struct plan *plan)
+{
+	const struct plan_step *step = &plan->steps[plan->at];
+
+	(plan->phase == PLAN_RUNNING ? step->run : step->undo)(plan->arg);
+}
+
+static void begin_step(struct plan *plan)
+{
+	struct err err;
+
+	plan->is_answer_due = true;
+	plan->is_answered = false;
+	plan->fault = fault(plan, "");
+	switch (plan->fault) {
+	case FAULT_FAIL:
+		plan->fault = FAULT_NONE;
+		set_injected(&err, ERR_INTERNAL);
+		plan_answer(plan, &err);
+		break;
+	case FAULT_DELAY:
+		arm(plan, FAULT_DELAY_MS);
+		break;
+	case FAULT_HANG:
+		arm(plan, FAULT_HANG_MS);
+		call_step(plan);
+		break;
+	case FAULT_NONE:
+	default:
+		call_step(plan);
+		break;
+	}
+}
+
 static void next_turn(struct plan *plan)
 {
 	loop_defer(plan->loop, on_turn, plan);
@@ -32,15 +93,9 @@ static void turn_round(struct plan *plan, const char *step)
 static void run_step(struct plan *plan)
 {
 	if (plan->is_stopping) {
-		/* After the last step there is none under way. */
-		plan->at = MIN(plan->at, plan->count - 1);
 		turn_round(plan, NULL);
-	} else if (plan->at == plan->count) {
-		plan->phase = PLAN_DONE;
-		plan->hooks->on_done(plan->arg);
 	} else {
-		plan->is_answer_due = true;
-		plan->steps[plan->at].run(plan->arg);
+		begin_step(plan);
 	}
 }
 
@@ -54,8 +109,7 @@ static void undo_step(struct plan *plan)
 		plan->hooks->on_unwound(plan->arg);
 		return;
 	}
-	plan->is_answer_due = true;
-	plan->steps[plan->at].undo(plan->arg);
+	begin_step(plan);
 }
 
 static void on_turn(void *arg)
@@ -69,27 +123,53 @@ static void on_turn(void *arg)
 	}
 }
 
-static void on_retry(evutil_socket_t fd, short what, void *arg)
+static void end_step(struct plan *plan, const struct err *err);
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
+	struct plan *plan = arg;
+	struct err err;
+
 	(void)fd;
 	(void)what;
-	undo_step(arg);
+	if (plan->fault == FAULT_DELAY && plan->is_stopping) {
+		set_injected(&err, ERR_CANCELLED);
+		end_step(plan, &err);
+	} else if (plan->fault == FAULT_DELAY) {
+		plan->fault = FAULT_NONE;
+		call_step(plan);
+	} else if (plan->fault == FAULT_NONE) {
+		undo_step(plan);
+	} else if (plan->is_answered) {
+		set_injected(&err, ERR_TIMEOUT);
+		end_step(plan, &err);
+	}
 }
 
-void plan_init(struct plan *plan, struct loop *loop, const struct plan_step *steps, size_t count,
-	const struct plan_hooks *hooks, void *arg)
+void plan_init(struct plan *plan, struct loop *loop, const struct plan_hooks *hooks, void *arg)
 {
-	ASSERT(count > 0);
-	*plan = (struct plan){
-		.loop = loop, .steps = steps, .count = count, .hooks = hooks, .arg = arg};
-	plan->retry = evtimer_new(loop_base(loop), on_retry, plan);
-	ASSERT(plan->retry != NULL);
+	*plan = (struct plan){.loop = loop, .hooks = hooks, .arg = arg};
+	plan->timer = evtimer_new(loop_base(loop), on_timer, plan);
+	ASSERT(plan->timer != NULL);
 }
 
 void plan_fini(struct plan *plan)
 {
 	loop_cancel_deferred(plan->loop, on_turn, plan);
-	event_free(plan->retry);
+	event_free(plan->timer);
+}
+
+void plan_use(struct plan *plan, const char *name, const struct plan_step *steps, size_t count)
+{
+	ASSERT(count > 0);
+	ASSERT(plan->phase != PLAN_RUNNING && plan->phase != PLAN_UNWINDING);
+	plan->phase = PLAN_IDLE;
+	plan->name = name;
+	plan->steps = steps;
+	plan->count = count;
+	plan->at = 0;
+	plan->undo_name = NULL;
+	plan->why = ERR_INIT;
 }
 
 void plan_run(struct plan *plan)
@@ -106,15 +186,17 @@ void plan_adopt(struct plan *plan)
 	plan->at = plan->count;
 }
 
-void plan_unwind(struct plan *plan, const struct err *why)
+void plan_unwind(struct plan *plan, const char *name, const struct err *why)
 {
 	if (plan->phase == PLAN_UNWINDING || plan->phase == PLAN_UNWOUND || plan->is_stopping) {
 		return;
 	}
 	plan->why = *why;
+	plan->undo_name = name;
 	if (plan->phase == PLAN_RUNNING) {
 		plan->is_stopping = true;
-		if (plan->is_answer_due && plan->steps[plan->at].stop) {
+		if (plan->is_answer_due && !plan->is_answered && plan->fault != FAULT_DELAY &&
+			plan->steps[plan->at].stop) {
 			plan->steps[plan->at].stop(plan->arg);
 		}
 		return;
@@ -134,18 +216,22 @@ static void answer_undo(struct plan *plan, const struct err *err)
 		return;
 	}
 	unsigned shift = MIN(plan->tries, 10U);
-	unsigned ms = MIN(PLAN_RETRY_FIRST_MS << shift, PLAN_RETRY_LAST_MS);
-	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 
 	plan->tries++;
-	evtimer_add(plan->retry, &tv);
+	arm(plan, MIN(PLAN_RETRY_FIRST_MS << shift, PLAN_RETRY_LAST_MS));
 	plan->hooks->on_retry(plan->arg, name, err, plan->tries);
 }
 
-void plan_answer(struct plan *plan, const struct err *err)
+static void end_step(struct plan *plan, const struct err *err)
 {
-	ASSERT(plan->is_answer_due);
+	struct err injected;
+
+	plan->fault = FAULT_NONE;
 	plan->is_answer_due = false;
+	if (!err && fault(plan, ".done") == FAULT_FAIL) {
+		set_injected(&injected, ERR_INTERNAL);
+		err = &injected;
+	}
 	if (plan->phase == PLAN_UNWINDING) {
 		answer_undo(plan, err);
 		return;
@@ -156,18 +242,35 @@ void plan_answer(struct plan *plan, const struct err *err)
 	} else if (err) {
 		plan->why = *err;
 		turn_round(plan, plan->steps[plan->at].name);
-	} else {
-		plan->at++;
+	} else if (++plan->at < plan->count) {
 		next_turn(plan);
+	} else {
+		/* At once: whoever sees what the last step did finds the plan done. */
+		plan->phase = PLAN_DONE;
+		plan->hooks->on_done(plan->arg);
 	}
+}
+
+void plan_answer(struct plan *plan, const struct err *err)
+{
+	struct err injected;
+
+	ASSERT(plan->is_answer_due && !plan->is_answered);
+	if (plan->fault == FAULT_HANG && evtimer_pending(plan->timer, NULL)) {
+		plan->is_answered = true;
+		return;
+	}
+	if (plan->fault == FAULT_HANG) {
+		set_injected(&injected, ERR_TIMEOUT);
+		err = &injected;
+	}
+	end_step(plan, err);
 }
 
 void plan_retry_now(struct plan *plan)
 {
-	struct timeval now = {0};
-
-	if (evtimer_pending(plan->retry, NULL)) {
-		evtimer_add(plan->retry, &now);
+	if (plan->fault == FAULT_NONE && evtimer_pending(plan->timer, NULL)) {
+		arm(plan, 0);
 	}
 }
 

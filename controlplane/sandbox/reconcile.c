@@ -1,4 +1,6 @@
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -116,6 +118,41 @@ static void reap_domain(struct sandboxes *all, const char *id)
 	all->hv->ops->destroy(all->hv, id, on_stray_destroyed, stray);
 }
 
+/* Once: the record says it from then on. */
+static void note_diskless(struct sandbox *sb)
+{
+	static const char reason[] = "its disk was removed on the host: save what is needed";
+	struct err err;
+
+	if (sb->row->reason && strcmp(sb->row->reason, reason) == 0) {
+		return;
+	}
+	log_err("sandbox runs without its disk's file", "sb=%s", sb->row->id);
+	if (sandbox_note_reason(sb, reason, &err) != 0) {
+		log_failure(LOG_LEVEL_WARN, "sandbox row not written, will retry", &err, "sb=%s",
+			sb->row->id);
+	}
+}
+
+/* One whose restart was interrupted runs on as it is. */
+static void keep_diskless(struct sandbox *sb, const struct hv_facts *facts)
+{
+	struct err err;
+
+	if (sb->state == SANDBOX_PROVISIONING &&
+		sandbox_set_state(sb, SANDBOX_RUNNING, NULL, &err) != 0) {
+		log_failure(LOG_LEVEL_WARN, "sandbox row not written, will retry", &err, "sb=%s",
+			sb->row->id);
+		return;
+	}
+	sb->task = TASK_NONE;
+	note_diskless(sb);
+	attach(sb, facts);
+	if (facts->state == HV_DOMAIN_PAUSED) {
+		resume(sb);
+	}
+}
+
 static void act_on_row(
 	struct sandbox *sb, enum reconcile_action action, const struct hv_facts *facts)
 {
@@ -127,14 +164,23 @@ static void act_on_row(
 		attach(sb, facts);
 		resume(sb);
 		break;
+	case RECONCILE_DISKLESS:
+		keep_diskless(sb, facts);
+		break;
 	case RECONCILE_ENDED:
 		sandbox_domain_ended(sb, "lost");
+		break;
+	case RECONCILE_LOST:
+		sandbox_destroy(sb, "lost: its disk is gone");
+		break;
+	case RECONCILE_REDO:
+		restart_redo(sb, facts && facts->state != HV_DOMAIN_SHUTOFF);
 		break;
 	case RECONCILE_UNDO:
 	case RECONCILE_FINISH:
 		sandbox_resume_end(sb, "interrupted");
 		break;
-	case RECONCILE_REAP:
+	case RECONCILE_END:
 		reap_domain(sb->all, sb->row->id);
 		break;
 	case RECONCILE_KEEP:
@@ -156,6 +202,28 @@ static const struct hv_facts *find_facts(const struct hv_facts *facts, size_t co
 	return NULL;
 }
 
+static enum reconcile_row row_of(const struct sandbox *sb)
+{
+	static const enum reconcile_row rows[SANDBOX_STATE_MAX] = {
+		[SANDBOX_PROVISIONING] = RECONCILE_CREATING,
+		[SANDBOX_RUNNING] = RECONCILE_RUNNING,
+		[SANDBOX_STOPPED] = RECONCILE_STOPPED,
+		[SANDBOX_DELETING] = RECONCILE_DELETING,
+	};
+	static const enum reconcile_row tasks[] = {
+		[TASK_RESTART] = RECONCILE_RESTARTING, [TASK_RESET] = RECONCILE_RESETTING};
+
+	ASSERT(!sandbox_state_is_final(sb->state));
+	return sb->task != TASK_NONE ? tasks[sb->task] : rows[sb->state];
+}
+
+/* Only where it surely isn't there: what can't be looked at counts as there. */
+static enum reconcile_disk disk_of(const struct sandbox *sb)
+{
+	return access(sb->paths.overlay, F_OK) != 0 && errno == ENOENT ? RECONCILE_NO_DISK
+								       : RECONCILE_DISK;
+}
+
 /* How many can't be told yet. */
 static size_t judge_rows(struct sandboxes *all, const struct hv_facts *facts, size_t count)
 {
@@ -168,7 +236,7 @@ static size_t judge_rows(struct sandboxes *all, const struct hv_facts *facts, si
 		}
 		const struct hv_facts *own = find_facts(facts, count, sb->row->id);
 		enum reconcile_action action = reconcile_decide(
-			sb->state, reconcile_domain_of(own));
+			row_of(sb), reconcile_domain_of(own), disk_of(sb));
 
 		unsettled += action == RECONCILE_WAIT;
 		act_on_row(sb, action, own);
@@ -184,11 +252,9 @@ static size_t judge_domains(struct sandboxes *all, const struct hv_facts *facts,
 		if (sandbox_find_id(all, facts[i].id)) {
 			continue;
 		}
-		enum reconcile_action action = reconcile_decide(
-			RECONCILE_NO_ROW, reconcile_domain_of(&facts[i]));
-
-		unsettled += action == RECONCILE_WAIT;
-		if (action == RECONCILE_REAP) {
+		if (facts[i].state == HV_DOMAIN_UNSETTLED) {
+			unsettled++;
+		} else {
 			reap_domain(all, facts[i].id);
 		}
 	}

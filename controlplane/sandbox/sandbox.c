@@ -23,6 +23,7 @@ struct sandbox_wait {
 	TAILQ_ENTRY(sandbox_wait) link; /* sandbox.waits */
 	struct sandbox *sb;
 	enum wait_kind kind;
+	struct err failure; /* what is to be told, whatever the state; kind NONE: nothing */
 	sandbox_wait_fn fn;
 	void *arg;
 };
@@ -39,12 +40,23 @@ static bool is_answered(const struct sandbox_wait *wait, struct err *ret)
 	if (wait->kind == WAIT_GONE) {
 		return sandbox_state_is_final(sb->state);
 	}
+	if (wait->failure.kind != ERR_NONE) {
+		*ret = wait->failure;
+		return true;
+	}
 	if (sb->state == SANDBOX_RUNNING) {
 		return true;
+	}
+	if (sb->state == SANDBOX_PROVISIONING && sb->task != TASK_NONE) {
+		return false;
 	}
 	if (sb->state == SANDBOX_PROVISIONING || sb->state == SANDBOX_FAILED) {
 		*ret = sb->failure;
 		return sb->failure.kind != ERR_NONE;
+	}
+	if (sb->state == SANDBOX_STOPPED) {
+		err_set(ret, ERR_CONFLICT, "sandbox %s is stopped: %s", sb->row->id, reason);
+		return true;
 	}
 	err_set(ret, ERR_ENDED, "sandbox %s ended: %s", sb->row->id, reason);
 	return true;
@@ -96,6 +108,16 @@ void sandbox_tell_waits(struct sandbox *sb)
 		sb->is_telling = true;
 		loop_defer(sb->all->loop, on_tell_waits, sb);
 	}
+}
+
+void sandbox_fail_waits(struct sandbox *sb, const struct err *err)
+{
+	struct sandbox_wait *wait;
+
+	TAILQ_FOREACH (wait, &sb->waits, link) {
+		wait->failure = *err;
+	}
+	sandbox_tell_waits(sb);
 }
 
 static struct sandbox_wait *wait_new(
@@ -150,6 +172,8 @@ struct sandbox *sandbox_new(
 	extend_init(sb);
 	egress_init(sb);
 	paths_init(&sb->paths, all->config.state_dir, all->config.run_dir, row->id);
+	boot_init(sb);
+	restart_init(sb);
 	sandbox_plan_init(sb);
 	TAILQ_INSERT_TAIL(&all->live, sb, link);
 	all->count++;
@@ -166,6 +190,8 @@ static void sandbox_free(struct sandbox *sb)
 	egress_fini(sb);
 	extend_fini(sb);
 	sandbox_plan_fini(sb);
+	restart_fini(sb);
+	boot_fini(sb);
 	ASSERT(TAILQ_EMPTY(&sb->calls) && TAILQ_EMPTY(&sb->waits) && TAILQ_EMPTY(&sb->extends));
 	quota_refund(&sb->charge);
 	image_unref(sb->image);
@@ -226,6 +252,10 @@ int sandbox_check_running(const struct sandbox *sb, struct err *err)
 	}
 	if (sb->state == SANDBOX_RUNNING && !sb->end_reason) {
 		return 0;
+	}
+	if (sb->state == SANDBOX_PROVISIONING && !sb->end_reason && sb->task != TASK_NONE) {
+		return err_set(err, ERR_CONFLICT, "sandbox %s is being %s", id,
+			sb->task == TASK_RESTART ? "restarted" : "reset");
 	}
 	if (sb->state == SANDBOX_PROVISIONING && !sb->end_reason && sb->failure.kind == ERR_NONE) {
 		return err_set(err, ERR_CONFLICT, "sandbox %s is still starting", id);
@@ -420,6 +450,7 @@ static int load(struct sandboxes *all, struct err *err)
 			.disk_gb = row->disk_gb};
 		struct sandbox *sb = sandbox_new(all, steal_ptr(&list.rows[i]), state);
 
+		sb->task = restart_parse_task(sb->row->task);
 		quota_restore(all->quotas, sb->row->account, &amounts, &sb->charge);
 		plan_adopt(&sb->plan);
 	}

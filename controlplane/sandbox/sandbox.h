@@ -125,6 +125,16 @@ void sandbox_wait_cancel(struct sandbox_wait *wait);
 void sandbox_destroy(struct sandbox *sb, const char *reason);
 
 /*
+ * Ends the virtual machine (the guest is asked to power off first) and starts it again, with its
+ * disk; also one that is STOPPED. Id, name and expiry stay. sandbox_wait_ready() tells the end: a
+ * failure leaves it STOPPED. ERR_CONFLICT (something else is under way, or its disk is gone),
+ * ERR_ENDED, ERR_UNAVAILABLE (hypervisor, image).
+ */
+int sandbox_restart(struct sandbox *sb, struct err *err);
+/* The same with a fresh disk. One that fails before it has the fresh disk changes nothing. */
+int sandbox_reset(struct sandbox *sb, struct err *err);
+
+/*
  * Moves the expiry by @minutes, never beyond now + max_lifetime: guest's timer first, then row,
  * then the row; the domain's metadata follow. Several at once are done one after the other.
  * ERR_INVALID (names the limit), ERR_CONFLICT (still starting), ERR_ENDED (the reaper was first),

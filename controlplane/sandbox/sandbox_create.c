@@ -20,55 +20,20 @@
  *	configure  clock, entropy, name, deadline, environment
  *	record     the row says running
  *
- * A call that timed out may still make a file or a domain that belongs to the sandbox's uid, long
- * after everything was taken back. So that uid isn't given away with the row's end, but by
- *reconcile, some time later.
- *
- * The same plan, undone, is every sandbox's removal (sandbox_destroy.c). One timer bounds channel
- * and configure together; the hypervisor's calls have deadlines of their own.
+ * All but the disk is in boot.c. The same plan, undone, is every sandbox's removal
+ * (sandbox_destroy.c).
  */
 
 #define GIB (UINT64_C(1) << 30)
 
 /* ---- the steps ---- */
 
-static void note_timeout(struct sandbox *sb, const struct err *err)
-{
-	sb->holds_uid |= err && err->kind == ERR_TIMEOUT;
-}
-
 static void on_disk_created(void *arg, const struct err *err)
 {
 	struct sandbox *sb = arg;
 
-	note_timeout(sb, err);
+	boot_note_timeout(sb, err);
 	plan_answer(&sb->plan, err);
-}
-
-static void fill_spec(const struct sandbox *sb, struct hv_spec *spec)
-{
-	const struct store_sandbox *row = sb->row;
-	bool has_network = sandbox_has_network(sb);
-
-	*spec = (struct hv_spec){
-		.id = row->id,
-		.name = row->name,
-		.account = row->account,
-		.expires_at_ms = row->expires_at_ms,
-		.uid = row->uid,
-		.gid = sb->all->config.gid,
-		.vcpus = row->vcpus,
-		.memory_mb = row->memory_mb,
-		.disk_bytes = row->disk_gb * GIB,
-		.network = has_network ? HV_NETWORK_USER : HV_NETWORK_NONE,
-		.is_link_down = has_network && !sb->all->has_egress,
-		.is_disk_durable = !row->is_temporary,
-		.kernel = sb->image->kernel,
-		.initrd = sb->image->initrd,
-		.cmdline = sb->image->cmdline,
-		.base_image = sb->image->base,
-		.paths = &sb->paths,
-	};
 }
 
 static void run_disk(void *arg)
@@ -82,159 +47,21 @@ static void run_disk(void *arg)
 		plan_answer(&sb->plan, &err);
 		return;
 	}
-	fill_spec(sb, &spec);
+	boot_fill_spec(sb, &spec);
 	hv->ops->disk_create(hv, &spec, on_disk_created, sb);
 }
 
-static void on_started(void *arg, const struct hv_facts *facts, const struct err *err)
-{
-	struct sandbox *sb = arg;
-
-	if (!err) {
-		sb->row->pid = facts->pid;
-		sb->row->pid_start = facts->pid_start;
-		sb->has_domain = true;
-	}
-	note_timeout(sb, err);
-	plan_answer(&sb->plan, err);
-	egress_update(sb);
-}
-
-static void run_domain(void *arg)
-{
-	struct sandbox *sb = arg;
-	struct hv *hv = sb->all->hv;
-	struct hv_spec spec;
-
-	fill_spec(sb, &spec);
-	sb->link_is = spec.is_link_down ? LINK_DOWN : LINK_UP;
-	hv->ops->start(hv, &spec, on_started, sb);
-}
-
-static void run_channel(void *arg)
-{
-	struct sandbox *sb = arg;
-	uint64_t ms = sb->all->config.boot_timeout_ms;
-	struct timeval tv = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (long)(ms % 1000 * 1000)};
-
-	evtimer_add(sb->boot_timer, &tv);
-	sb->boot_wait = BOOT_WAITS_TO_GO_ON;
-	channel_open(sb);
-}
-
-static void run_configure(void *arg)
-{
-	struct sandbox *sb = arg;
-	struct err err;
-
-	if (!channel_is_ready(sb)) {
-		sb->boot_wait = BOOT_WAITS_TO_CONFIGURE;
-	} else if (channel_configure_all(sb, CONFIG_BOOT, &err) != 0) {
-		plan_answer(&sb->plan, &err);
-	}
-}
-
-void sandbox_create_guest_ready(struct sandbox *sb)
-{
-	enum boot_wait wait = sb->boot_wait;
-
-	sb->boot_wait = BOOT_WAITS_FOR_NOTHING;
-	if (wait == BOOT_WAITS_TO_GO_ON) {
-		plan_answer(&sb->plan, NULL);
-	} else if (wait == BOOT_WAITS_TO_CONFIGURE) {
-		run_configure(sb);
-	}
-}
-
-void sandbox_create_configured(struct sandbox *sb, const struct err *err)
-{
-	if (err && err->kind == ERR_UNAVAILABLE) {
-		/* The agent was lost in between: it may come back within the time to boot. */
-		sb->boot_wait = BOOT_WAITS_TO_CONFIGURE;
-		return;
-	}
-	plan_answer(&sb->plan, err);
-}
-
-/* Ends channel or configure, whichever is under way. */
-static void boot_failed(struct sandbox *sb, const struct err *err)
-{
-	if (sb->boot_wait == BOOT_WAITS_FOR_NOTHING && sb->config_owner != CONFIG_BOOT) {
-		return;
-	}
-	sb->boot_wait = BOOT_WAITS_FOR_NOTHING;
-	channel_disown_config(sb);
-	plan_answer(&sb->plan, err);
-}
-
-static void stop_boot(void *arg)
-{
-	struct err err;
-
-	err_set(&err, ERR_CANCELLED, "no longer wanted");
-	boot_failed(arg, &err);
-}
-
-static void on_boot_timer(evutil_socket_t fd, short what, void *arg)
-{
-	struct sandbox *sb = arg;
-	struct err err;
-
-	(void)fd;
-	(void)what;
-	err_set(&err, ERR_TIMEOUT,
-		"the guest's agent didn't report within %" PRIu64 " seconds of the start",
-		(sb->all->config.boot_timeout_ms + 999) / 1000);
-	boot_failed(sb, &err);
-}
-
-void sandbox_create_domain_ended(struct sandbox *sb)
-{
-	struct err err;
-
-	err_set(&err, ERR_UNAVAILABLE, "the virtual machine stopped while it was starting");
-	boot_failed(sb, &err);
-}
-
-static void run_record(void *arg)
-{
-	struct sandbox *sb = arg;
-	struct err err;
-
-	evtimer_del(sb->boot_timer);
-	if (sandbox_set_state(sb, SANDBOX_RUNNING, NULL, &err) != 0) {
-		plan_answer(&sb->plan, &err);
-		return;
-	}
-	image_unref(sb->image);
-	sb->image = NULL;
-	log_info("sandbox ready", "sb=%s ms=%" PRId64, sb->row->id,
-		sb->row->ready_at_ms - sb->row->created_at_ms);
-	plan_answer(&sb->plan, NULL);
-}
-
-static const struct plan_step plan_steps[] = {
+static const struct plan_step create_steps[] = {
 	{"disk", run_disk, NULL, sandbox_undo_disk},
-	{"domain", run_domain, NULL, sandbox_undo_domain},
-	{"channel", run_channel, stop_boot, sandbox_undo_channel},
-	{"configure", run_configure, stop_boot, NULL},
-	{"record", run_record, NULL, NULL},
+	{"domain", boot_run_domain, NULL, sandbox_undo_domain},
+	{"channel", boot_run_channel, boot_stop, sandbox_undo_channel},
+	{"configure", boot_run_configure, boot_stop, NULL},
+	{"record", boot_run_record, NULL, NULL},
 };
 
-void sandbox_plan_init(struct sandbox *sb)
+void sandbox_use_create_plan(struct sandbox *sb)
 {
-	plan_init(&sb->plan, sb->all->loop, plan_steps, ARRAY_SIZE(plan_steps), &sandbox_plan_hooks,
-		sb);
-	sb->boot_timer = evtimer_new(loop_base(sb->all->loop), on_boot_timer, sb);
-	sb->retry_timer = evtimer_new(loop_base(sb->all->loop), sandbox_on_retry_timer, sb);
-	ASSERT(sb->boot_timer && sb->retry_timer);
-}
-
-void sandbox_plan_fini(struct sandbox *sb)
-{
-	plan_fini(&sb->plan);
-	event_free(sb->boot_timer);
-	event_free(sb->retry_timer);
+	plan_use(&sb->plan, "create", create_steps, ARRAY_SIZE(create_steps));
 }
 
 /* ---- what can be refused ---- */
@@ -380,12 +207,17 @@ static int admit(struct sandboxes *all, const struct sandbox_create_spec *spec, 
 	}
 	_cleanup_store_sandbox_ struct store_sandbox *row = make_row(spec, image, network);
 
+	if (fault_at("row.insert") == FAULT_FAIL) {
+		quota_refund(&charge);
+		return err_set(err, ERR_UNAVAILABLE, "a fault was injected");
+	}
 	if (store_sandbox_find_uid(all->store, all->config.uid_first, all->config.uid_count,
 		    &row->uid, err) != 0 ||
 		store_sandbox_insert(all->store, row, err) != 0) {
 		quota_refund(&charge);
 		return -1;
 	}
+	(void)fault_at("row.insert.done");
 	struct sandbox *sb = sandbox_new(all, steal_ptr(&row), SANDBOX_PROVISIONING);
 
 	sb->charge = charge;
@@ -425,6 +257,7 @@ int sandbox_create(struct sandboxes *all, const struct sandbox_create_spec *spec
 	if (!image || admit(all, spec, image, network, &sb, err) != 0) {
 		return -1;
 	}
+	sb->begun_ms = clock_monotonic_ms();
 	plan_run(&sb->plan);
 	reaper_kick(all);
 	*ret = sb;

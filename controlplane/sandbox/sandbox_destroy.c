@@ -18,8 +18,9 @@
  */
 
 #define ROW_RETRY_MS 1000
+#define DESTROY      "destroy" /* what the plan's unwinding is called */
 
-static void retry_row(struct sandbox *sb, const struct err *err)
+void sandbox_retry_row(struct sandbox *sb, const struct err *err)
 {
 	struct timeval tv = {.tv_sec = ROW_RETRY_MS / 1000, .tv_usec = ROW_RETRY_MS % 1000 * 1000};
 
@@ -33,12 +34,23 @@ static void begin_end(struct sandbox *sb)
 	struct err err;
 
 	if (sandbox_set_state(sb, SANDBOX_DELETING, sb->end_reason, &err) != 0) {
-		retry_row(sb, &err);
+		sandbox_retry_row(sb, &err);
 		return;
 	}
 	(void)sandbox_check_running(sb, &err);
 	extend_end_all(sb, &err);
-	plan_unwind(&sb->plan, &err);
+	if (sb->plan.phase == PLAN_UNWOUND) {
+		/* Its end is all that is left to write, but not from here. */
+		evtimer_add(sb->retry_timer, &(struct timeval){0});
+	}
+	plan_unwind(&sb->plan, DESTROY, &err);
+}
+
+/* A creation that failed after its row said running ends as a removal. */
+static bool is_intent_written(struct sandbox *sb, struct err *err)
+{
+	return sb->state == SANDBOX_PROVISIONING || sb->state == SANDBOX_DELETING ||
+	       sandbox_set_state(sb, SANDBOX_DELETING, sb->failure.msg, err) == 0;
 }
 
 static void finish_end(struct sandbox *sb)
@@ -50,9 +62,10 @@ static void finish_end(struct sandbox *sb)
 	if (has_failed) {
 		reason = sb->failure.kind == ERR_INTERNAL ? "internal error" : sb->failure.msg;
 	}
-	if (sandbox_set_state(sb, has_failed ? SANDBOX_FAILED : SANDBOX_DELETED, reason, &err) !=
-		0) {
-		retry_row(sb, &err);
+	if (!is_intent_written(sb, &err) ||
+		sandbox_set_state(
+			sb, has_failed ? SANDBOX_FAILED : SANDBOX_DELETED, reason, &err) != 0) {
+		sandbox_retry_row(sb, &err);
 		return;
 	}
 	sb->all->has_held_uids |= sb->holds_uid;
@@ -60,14 +73,32 @@ static void finish_end(struct sandbox *sb)
 	sandbox_retire(sb);
 }
 
-void sandbox_on_retry_timer(evutil_socket_t fd, short what, void *arg)
+/* Nothing is left of what the plan had made. */
+static void unwound(struct sandbox *sb)
+{
+	if (sb->task == TASK_NONE) {
+		finish_end(sb);
+	} else if (sb->state != SANDBOX_DELETING) {
+		restart_unwound(sb);
+	} else {
+		/* What was there before the task goes as well. */
+		struct err why = sb->plan.why;
+
+		sb->task = TASK_NONE;
+		sandbox_use_create_plan(sb);
+		plan_adopt(&sb->plan);
+		plan_unwind(&sb->plan, DESTROY, &why);
+	}
+}
+
+static void on_retry_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct sandbox *sb = arg;
 
 	(void)fd;
 	(void)what;
-	if (sb->plan.phase == PLAN_UNWOUND) {
-		finish_end(sb);
+	if (sb->plan.phase == PLAN_UNWOUND && (sb->state == SANDBOX_DELETING || !sb->end_reason)) {
+		unwound(sb);
 	} else if (sb->state != SANDBOX_DELETING) {
 		begin_end(sb);
 	}
@@ -95,7 +126,7 @@ void sandbox_resume_end(struct sandbox *sb, const char *interrupted)
 	if (sb->state == SANDBOX_PROVISIONING) {
 		sb->failure = err;
 	}
-	plan_unwind(&sb->plan, &err);
+	plan_unwind(&sb->plan, sb->state == SANDBOX_DELETING ? DESTROY : NULL, &err);
 }
 
 void sandbox_domain_ended(struct sandbox *sb, const char *reason)
@@ -104,7 +135,8 @@ void sandbox_domain_ended(struct sandbox *sb, const char *reason)
 	struct err err;
 
 	if (sb->state == SANDBOX_PROVISIONING) {
-		sandbox_create_domain_ended(sb);
+		restart_domain_ended(sb);
+		boot_domain_ended(sb);
 		return;
 	}
 	if (sb->end_reason || sb->state == SANDBOX_DELETING) {
@@ -181,6 +213,9 @@ static void on_done(void *arg)
 {
 	struct sandbox *sb = arg;
 
+	if (sb->task != TASK_NONE) {
+		restart_done(sb);
+	}
 	/* The channel may have been lost since it was configured. */
 	channel_sync(sb);
 }
@@ -196,8 +231,8 @@ static void on_unwinding(void *arg, const char *step, const struct err *why)
 	if (why->kind == ERR_INTERNAL) {
 		err_wrap(&sb->failure, "start %s (%s)", sb->row->id, step);
 	}
-	log_failure(
-		LOG_LEVEL_WARN, "sandbox creation failed", why, "sb=%s step=%s", sb->row->id, step);
+	log_failure(LOG_LEVEL_WARN, "sandbox plan failed", why, "sb=%s plan=%s step=%s",
+		sb->row->id, sb->plan.name, step);
 	sandbox_tell_waits(sb);
 }
 
@@ -205,18 +240,32 @@ static void on_retry(void *arg, const char *step, const struct err *err, unsigne
 {
 	const struct sandbox *sb = arg;
 
-	log_failure(LOG_LEVEL_WARN, "sandbox removal failed, will retry", err,
+	log_failure(LOG_LEVEL_WARN, "sandbox not taken back yet, will retry", err,
 		"sb=%s step=%s tries=%u", sb->row->id, step, tries);
 }
 
 static void on_unwound(void *arg)
 {
-	finish_end(arg);
+	unwound(arg);
 }
 
-const struct plan_hooks sandbox_plan_hooks = {
-	.on_done = on_done,
-	.on_unwinding = on_unwinding,
-	.on_retry = on_retry,
-	.on_unwound = on_unwound,
-};
+void sandbox_plan_init(struct sandbox *sb)
+{
+	static const struct plan_hooks hooks = {
+		.on_done = on_done,
+		.on_unwinding = on_unwinding,
+		.on_retry = on_retry,
+		.on_unwound = on_unwound,
+	};
+
+	plan_init(&sb->plan, sb->all->loop, &hooks, sb);
+	sandbox_use_create_plan(sb);
+	sb->retry_timer = evtimer_new(loop_base(sb->all->loop), on_retry_timer, sb);
+	ASSERT(sb->retry_timer != NULL);
+}
+
+void sandbox_plan_fini(struct sandbox *sb)
+{
+	plan_fini(&sb->plan);
+	event_free(sb->retry_timer);
+}

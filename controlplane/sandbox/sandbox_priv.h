@@ -32,6 +32,12 @@ enum config_owner { CONFIG_NOBODY, CONFIG_BOOT, CONFIG_SYNC, CONFIG_EXTEND };
 
 enum link_state { LINK_UNKNOWN, LINK_DOWN, LINK_UP };
 
+/* Beyond creation and removal; as long as it goes on, the row has its name. */
+enum sandbox_task { TASK_NONE, TASK_RESTART, TASK_RESET };
+
+/* Of the step "stop". */
+enum stop_phase { STOP_IDLE, STOP_ASKED, STOP_KILLING };
+
 /* What of the plan waits for the channel to be READY. */
 enum boot_wait { BOOT_WAITS_FOR_NOTHING, BOOT_WAITS_TO_GO_ON, BOOT_WAITS_TO_CONFIGURE };
 
@@ -52,6 +58,15 @@ struct sandbox {
 	struct err failure;        /* why its creation failed; kind NONE: it didn't */
 	char *end_reason;          /* why it is to go; NULL: it isn't */
 	struct event *retry_timer; /* a row that couldn't be written, sandbox_destroy.c */
+	struct event *boot_timer;  /* boot.c */
+	uint64_t begun_ms;         /* the plan, on the monotonic clock */
+
+	/* sandbox_restart.c */
+	enum sandbox_task task;
+	enum sandbox_state task_from; /* what it was before */
+	bool has_stopped;             /* the task has got as far as ending the domain */
+	enum stop_phase stop_phase;
+	struct event *stop_timer;
 
 	/* channel.c */
 	struct guest *guest;
@@ -59,7 +74,6 @@ struct sandbox {
 	enum config_owner config_owner;
 	bool is_sync_due; /* the guest's settings may not be what they should */
 	enum boot_wait boot_wait;
-	struct event *boot_timer;
 	struct log_limit log_limit;
 
 	/* egress.c */
@@ -136,26 +150,60 @@ void sandbox_hold(struct sandbox *sb);
 void sandbox_release(struct sandbox *sb);
 /* Tells, with the next turn, the waits that the present state answers. */
 void sandbox_tell_waits(struct sandbox *sb);
+/* Whoever waits now for it to run hears @err, whatever becomes of the sandbox. */
+void sandbox_fail_waits(struct sandbox *sb, const struct err *err);
 /* The state is final: out of the registry; freed as soon as that may be. */
 void sandbox_retire(struct sandbox *sb);
 /* 0 when guest operations are legal. */
 int sandbox_check_running(const struct sandbox *sb, struct err *err);
 bool sandbox_is_due(const struct sandbox *sb, int64_t now_ms);
 
-/* ---- sandbox_create.c: the plan ---- */
+/* ---- boot.c: the steps that lead to a running guest ---- */
 
-void sandbox_plan_init(struct sandbox *sb);
-void sandbox_plan_fini(struct sandbox *sb);
-/* The domain ended: when the creation waits for the guest, it needn't any longer. */
-void sandbox_create_domain_ended(struct sandbox *sb);
+void boot_init(struct sandbox *sb);
+void boot_fini(struct sandbox *sb);
+void boot_fill_spec(const struct sandbox *sb, struct hv_spec *spec);
+/* A call that timed out may still take effect, with the sandbox's uid. */
+void boot_note_timeout(struct sandbox *sb, const struct err *err);
+void boot_run_domain(void *arg);
+void boot_run_channel(void *arg);
+void boot_run_configure(void *arg);
+void boot_run_record(void *arg);
+/* Ends channel or configure. */
+void boot_stop(void *arg);
+/* The domain ended: when the plan waits for the guest, it needn't any longer. */
+void boot_domain_ended(struct sandbox *sb);
+/* What the channel tells the plan. */
+void boot_guest_ready(struct sandbox *sb);
+void boot_configured(struct sandbox *sb, const struct err *err);
+
+/* ---- sandbox_create.c ---- */
+
+void sandbox_use_create_plan(struct sandbox *sb);
+
+/* ---- sandbox_restart.c ---- */
+
+void restart_init(struct sandbox *sb);
+void restart_fini(struct sandbox *sb);
+const char *restart_task_name(enum sandbox_task task); /* NULL: TASK_NONE */
+enum sandbox_task restart_parse_task(const char *name);
+/* The plan is through, or taken back. */
+void restart_done(struct sandbox *sb);
+void restart_unwound(struct sandbox *sb);
+/* The row says that one was under way when the daemon ended: once more, from the start. */
+void restart_redo(struct sandbox *sb, bool has_domain);
+/* The domain that is being stopped has ended. */
+void restart_domain_ended(struct sandbox *sb);
 
 /* ---- sandbox_destroy.c: undoing it ---- */
 
 void sandbox_undo_channel(void *arg);
 void sandbox_undo_domain(void *arg);
 void sandbox_undo_disk(void *arg);
-extern const struct plan_hooks sandbox_plan_hooks;
-void sandbox_on_retry_timer(evutil_socket_t fd, short what, void *arg);
+void sandbox_plan_init(struct sandbox *sb);
+void sandbox_plan_fini(struct sandbox *sb);
+/* The row couldn't be written: again, in a moment. */
+void sandbox_retry_row(struct sandbox *sb, const struct err *err);
 /* Goes on with the removal of a row that says DELETING, or undoes an interrupted creation. */
 void sandbox_resume_end(struct sandbox *sb, const char *interrupted);
 /* The domain ended without being asked to. */
@@ -178,11 +226,6 @@ int channel_configure_all(struct sandbox *sb, enum config_owner owner, struct er
 uint64_t channel_deadline_ms(const struct sandbox *sb, int64_t expires_at_ms);
 /* Sends the settings as soon as that is possible. */
 void channel_sync(struct sandbox *sb);
-
-/* ---- sandbox_create.c: what the channel tells the plan ---- */
-
-void sandbox_create_guest_ready(struct sandbox *sb);
-void sandbox_create_configured(struct sandbox *sb, const struct err *err);
 
 /* ---- extend.c ---- */
 

@@ -11,9 +11,9 @@
 
 /* The states that may follow each. */
 static const unsigned next_states[] = {
-	[SANDBOX_PROVISIONING] = TO(RUNNING) | TO(DELETING) | TO(FAILED),
-	[SANDBOX_RUNNING] = TO(STOPPED) | TO(DELETING),
-	[SANDBOX_STOPPED] = TO(DELETING),
+	[SANDBOX_PROVISIONING] = TO(RUNNING) | TO(STOPPED) | TO(DELETING) | TO(FAILED),
+	[SANDBOX_RUNNING] = TO(PROVISIONING) | TO(STOPPED) | TO(DELETING),
+	[SANDBOX_STOPPED] = TO(PROVISIONING) | TO(DELETING),
 	[SANDBOX_DELETING] = TO(DELETED),
 	[SANDBOX_DELETED] = 0,
 	[SANDBOX_FAILED] = 0,
@@ -72,6 +72,7 @@ int sandbox_set_state(
 	const struct store_sandbox_change change = {
 		.state = sandbox_state_name(to),
 		.reason = reason,
+		.task = to == SANDBOX_PROVISIONING ? restart_task_name(sb->task) : NULL,
 		.ready_at_ms = to == SANDBOX_RUNNING ? now : 0,
 		.ended_at_ms = is_final ? now : 0,
 		.pid = has_process ? row->pid : 0,
@@ -80,9 +81,13 @@ int sandbox_set_state(
 	};
 
 	ASSERT(sandbox_state_can(sb->state, to));
+	if (fault_at("row.%s", change.state) == FAULT_FAIL) {
+		return err_set(err, ERR_UNAVAILABLE, "a fault was injected");
+	}
 	if (store_sandbox_set_state(sb->all->store, row->id, &change, err) != 0) {
 		return -1;
 	}
+	(void)fault_at("row.%s.done", change.state);
 	char quoted[256];
 	const char *text = reason ? reason : row->reason ? row->reason : "";
 
@@ -91,8 +96,9 @@ int sandbox_set_state(
 		log_quote(quoted, sizeof quoted, text, strlen(text)));
 	copy_text(&row->state, change.state);
 	if (reason) {
-		copy_text(&row->reason, reason);
+		copy_text(&row->reason, reason[0] ? reason : NULL);
 	}
+	copy_text(&row->task, change.task);
 	row->ready_at_ms = change.ready_at_ms ? change.ready_at_ms : row->ready_at_ms;
 	row->ended_at_ms = change.ended_at_ms;
 	row->pid = change.pid;
@@ -101,5 +107,21 @@ int sandbox_set_state(
 	sb->state = to;
 	sb->changed_seq = ++sb->all->seq;
 	sandbox_tell_waits(sb);
+	return 0;
+}
+
+int sandbox_note_reason(struct sandbox *sb, const char *reason, struct err *err)
+{
+	struct store_sandbox *row = sb->row;
+	const struct store_sandbox_change change = {.state = row->state,
+		.reason = reason,
+		.task = row->task,
+		.pid = row->pid,
+		.pid_start = row->pid_start};
+
+	if (store_sandbox_set_state(sb->all->store, row->id, &change, err) != 0) {
+		return -1;
+	}
+	copy_text(&row->reason, reason);
 	return 0;
 }

@@ -8,15 +8,17 @@
  * Errors:  the setter writes the row first; where that fails the state stays and the error comes
  *          back. An illegal move is a programming error and asserts.
  *
- *                 ┌───────────────► failed
- *                 │                   ▲
- *   (row made) provisioning ──► running ──► deleting ──► deleted
- *                 │                 │          ▲
- *                 └─────────────────┼──────────┤
- *                                   └► stopped ┘
+ *   (row made) provisioning ──────────► failed
+ *               │   ▲  │
+ *               ▼   │  ├──► stopped ──┐
+ *              running ┘      ▲  │    │        provisioning ◄── stopped, too: a restart
+ *                  ├──────────┘  │    │
+ *                  └─────────► deleting ──► deleted
  *
  * PROVISIONING  The row exists; disk, domain and agent may not. No guest operation is legal.
- *               Left by the create plan, within its deadlines, or after a crash by reconcile.
+ *               Left by the create plan, within its deadlines, or after a crash by reconcile. A
+ *               restart or a reset comes here again, with its name in the row (task): it ends
+ *               RUNNING, or STOPPED where it fails.
  *
  * RUNNING       The domain runs and the agent has been configured. Guest operations are legal;
  *               while the channel is down they answer "unavailable".
@@ -59,6 +61,8 @@ bool sandbox_state_can(enum sandbox_state from, enum sandbox_state to);
 /* DELETED and FAILED: nothing real is left. */
 bool sandbox_state_is_final(enum sandbox_state state);
 
-/* @reason: a short word or sentence for the record, NULL keeps what is there. */
+/* @reason: a short word or sentence for the record; NULL keeps what is there, "" clears it. */
 int sandbox_set_state(
 	struct sandbox *sb, enum sandbox_state to, const char *reason, struct err *err);
+/* A reason for the record of one that goes on as it is. */
+int sandbox_note_reason(struct sandbox *sb, const char *reason, struct err *err);

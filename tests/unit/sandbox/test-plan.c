@@ -1,6 +1,7 @@
 #include "tests/lib/cm.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "sandbox/plan.h"
@@ -14,6 +15,7 @@ struct bench {
 	char holds;     /* run of this step doesn't answer by itself */
 	int undo_fails; /* so often the undo of b fails */
 	unsigned retries;
+	bool is_injected; /* failures are faults' */
 	bool is_done;
 	bool is_unwound;
 };
@@ -103,7 +105,7 @@ static void on_retry(void *arg, const char *step, const struct err *err, unsigne
 	struct bench *bench = arg;
 
 	assert_string_equal(step, "b");
-	assert_string_equal(err->msg, "stuck");
+	assert_string_equal(err->msg, bench->is_injected ? "a fault was injected" : "stuck");
 	assert_int_equal(tries, ++bench->retries);
 }
 
@@ -121,7 +123,8 @@ static int setup(void **state)
 
 	bench = (struct bench){0};
 	bench.loop = loop_new(&err);
-	plan_init(&bench.plan, bench.loop, steps, ARRAY_SIZE(steps), &hooks, &bench);
+	plan_init(&bench.plan, bench.loop, &hooks, &bench);
+	plan_use(&bench.plan, "make", steps, ARRAY_SIZE(steps));
 	*state = &bench;
 	return 0;
 }
@@ -140,7 +143,7 @@ static void unwind(struct bench *bench)
 	struct err err;
 
 	err_set(&err, ERR_ENDED, "enough");
-	plan_unwind(&bench->plan, &err);
+	plan_unwind(&bench->plan, NULL, &err);
 }
 
 static void test_steps_run_in_order_and_never_from_within(void **state)
@@ -222,7 +225,7 @@ static void test_unwinding_right_after_the_last_step_undoes_all(void **state)
 	unwind(bench);
 	await(bench->loop, bench->is_unwound, 5000);
 	assert_string_equal(bench->log, "+a +b +c <- -b -a ");
-	assert_false(bench->is_done);
+	assert_true(bench->is_done);
 }
 
 static void test_a_failing_undo_is_tried_until_it_succeeds(void **state)
@@ -260,6 +263,61 @@ static void test_a_plan_that_never_ran_has_nothing_to_undo(void **state)
 	assert_string_equal(bench->log, "<- ");
 }
 
+#ifdef PADDOCK_TEST_HOOKS
+/* In order of the points that are passed. */
+static void watch(void *arg, const char *point)
+{
+	char *points = arg;
+	size_t len = strlen(points);
+
+	snprintf(points + len, 512 - len, "%s ", point);
+}
+
+static void test_each_step_is_two_points_forwards_and_back(void **state)
+{
+	struct bench *bench = *state;
+	char points[512] = "";
+
+	fault_watch(watch, points);
+	plan_run(&bench->plan);
+	await(bench->loop, bench->is_done, 5000);
+	assert_string_equal(points, "make.a make.a.done make.b make.b.done make.c make.c.done ");
+	points[0] = '\0';
+	unwind(bench);
+	await(bench->loop, bench->is_unwound, 5000);
+	assert_string_equal(points, "make.undo.b make.undo.b.done make.undo.a make.undo.a.done ");
+	fault_watch(NULL, NULL);
+}
+
+static void test_faults_fail_hang_and_delay_steps(void **state)
+{
+	static const struct {
+		const char *faults;
+		const char *log;
+	} cases[] = {
+		{"make.b:fail", "+a <b -b -a "},
+		{"make.b.done:fail", "+a +b <b -b -a "},
+		{"make.b:hang", "+a +b <b -b -a "},
+		{"make.b:delay", "+a +b +c "},
+		{"make.c:fail,make.undo.b:fail:2,make.undo.a:delay", "+a +b <c -b -a "},
+	};
+	struct bench *bench = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		bench->log[0] = '\0';
+		bench->is_done = bench->is_unwound = false;
+		bench->retries = 0;
+		plan_use(&bench->plan, "make", steps, ARRAY_SIZE(steps));
+		fault_set(cases[i].faults);
+		bench->is_injected = true;
+		plan_run(&bench->plan);
+		await(bench->loop, bench->is_done || bench->is_unwound, 20000);
+		assert_string_equal(bench->log, cases[i].log);
+	}
+	fault_set(NULL);
+}
+#endif
+
 int main(void)
 {
 #define BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -273,6 +331,10 @@ int main(void)
 		BENCH(test_a_failing_undo_is_tried_until_it_succeeds),
 		BENCH(test_a_retry_can_be_hurried),
 		BENCH(test_a_plan_that_never_ran_has_nothing_to_undo),
+#ifdef PADDOCK_TEST_HOOKS
+		BENCH(test_each_step_is_two_points_forwards_and_back),
+		BENCH(test_faults_fail_hang_and_delay_steps),
+#endif
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
