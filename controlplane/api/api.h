@@ -22,6 +22,8 @@
 	X(SANDBOX_GET)                                                                             \
 	X(SANDBOX_DELETE)                                                                          \
 	X(SANDBOX_EXTEND)                                                                          \
+	X(SANDBOX_RESTART)                                                                         \
+	X(SANDBOX_RESET)                                                                           \
 	X(EXEC)                                                                                    \
 	X(FILE_READ)                                                                               \
 	X(FILE_WRITE)                                                                              \

@@ -86,6 +86,13 @@ const struct api_field api_fields_sandbox_extend[] = {
 	{NULL},
 };
 
+const struct api_field api_fields_sandbox_again[] = {
+	SANDBOX_ID,
+	{"wait", API_BOOL, API_IN_BODY, .default_text = "true",
+		.doc = "`true`: answer once it accepts commands. `false`: answer 202 at once"},
+	{NULL},
+};
+
 /* ---- commands ---- */
 
 #define EXEC_IN (API_IN_BODY | API_IN_RAW_QUERY)

@@ -14,6 +14,7 @@ extern const struct api_field api_fields_sandbox_create[];
 extern const struct api_field api_fields_sandbox_list[];
 extern const struct api_field api_fields_sandbox_one[];
 extern const struct api_field api_fields_sandbox_extend[];
+extern const struct api_field api_fields_sandbox_again[]; /* restart, reset */
 extern const struct api_field api_fields_exec[];
 extern const struct api_field api_fields_file_read[];
 extern const struct api_field api_fields_file_write[];

@@ -30,6 +30,16 @@ static const struct api_row rows[] = {
 		"Move a sandbox's expiry.",
 		"The record with the new `expires_at`. `timeout`: the guest did not confirm, and the old "
 		"expiry stands."},
+	[API_SANDBOX_RESTART] = {API_SANDBOX_RESTART, "sandbox.restart", API_POST,
+		"/v1/sandboxes/{id}/restart", API_SCOPE_USE, API_SANDBOX, 200, api_fields_sandbox_again,
+		"Restart a sandbox, or start a stopped one: its disk, id, name and expiry stay.",
+		"The record, once it accepts commands. The guest is asked to power off and has 10 seconds "
+		"for it; commands under way end. A restart that fails leaves the sandbox `stopped`, with "
+		"the reason. Should the client leave meanwhile, it goes on. 202 with `wait: false`."},
+	[API_SANDBOX_RESET] = {API_SANDBOX_RESET, "sandbox.reset", API_POST,
+		"/v1/sandboxes/{id}/reset", API_SCOPE_USE, API_SANDBOX, 200, api_fields_sandbox_again,
+		"Give a sandbox a fresh disk: all files in it go, its id, name and expiry stay.",
+		"As `sandbox.restart`. A reset that fails before it has the fresh disk changes nothing."},
 	[API_EXEC] = {API_EXEC, "exec", API_POST, "/v1/sandboxes/{id}/exec", API_SCOPE_USE,
 		API_SANDBOX | API_RAW_BODY, 200, api_fields_exec,
 		"Run a command and wait for its end. When the client leaves, the command is stopped.",

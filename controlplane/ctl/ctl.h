@@ -107,7 +107,7 @@ json_object *ctl_array(json_object *object, const char *name);
 
 int ctl_create(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_list(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
-int ctl_get(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_one(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_extend(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_destroy(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_exec(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);

@@ -45,7 +45,7 @@ int ctl_create(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **ar
 	return status;
 }
 
-int ctl_get(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv)
+int ctl_one(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv)
 {
 	_cleanup_ctl_options_ struct ctl_options options = {0};
 	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;

@@ -94,6 +94,8 @@ enum op_ret op_sandbox_list(struct op_call *call);
 enum op_ret op_sandbox_get(struct op_call *call);
 enum op_ret op_sandbox_delete(struct op_call *call);
 enum op_ret op_sandbox_extend(struct op_call *call);
+enum op_ret op_sandbox_restart(struct op_call *call);
+enum op_ret op_sandbox_reset(struct op_call *call);
 enum op_ret op_exec(struct op_call *call);
 enum op_ret op_file_read(struct op_call *call);
 enum op_ret op_file_write(struct op_call *call);

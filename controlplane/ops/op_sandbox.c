@@ -165,7 +165,7 @@ static void drop_wait(struct op_call *call)
 	sandbox_wait_cancel(call->own);
 }
 
-static void on_created(void *arg, struct sandbox *sb, const struct err *err)
+static void on_ready(void *arg, struct sandbox *sb, const struct err *err)
 {
 	struct op_call *call = arg;
 
@@ -188,7 +188,7 @@ static enum op_ret after_create(struct op_call *call, struct sandbox *sb, bool i
 		return reply_row(call, 202, row);
 	}
 	call->answer.status = is_replay ? 200 : call->row->status;
-	return op_wait(call, drop_wait, sandbox_wait_ready(sb, on_created, call));
+	return op_wait(call, drop_wait, sandbox_wait_ready(sb, on_ready, call));
 }
 
 static int check_env(char *const *env, struct err *err)
@@ -487,4 +487,32 @@ enum op_ret op_sandbox_extend(struct op_call *call)
 		return op_fail(call, &err);
 	}
 	return op_wait(call, drop_extension, extension);
+}
+
+/* ---- restart, reset ---- */
+
+static enum op_ret start_again(
+	struct op_call *call, int (*begin)(struct sandbox *sb, struct err *err))
+{
+	struct err err = ERR_INIT;
+	struct sandbox *sb = op_live_sandbox(call, &err);
+
+	if (!sb || begin(sb, &err) < 0) {
+		return op_fail(call, &err);
+	}
+	if (!api_args_bool(&call->args, "wait")) {
+		return reply_row(call, 202, sandbox_row(sb));
+	}
+	call->answer.status = call->row->status;
+	return op_wait(call, drop_wait, sandbox_wait_ready(sb, on_ready, call));
+}
+
+enum op_ret op_sandbox_restart(struct op_call *call)
+{
+	return start_again(call, sandbox_restart);
+}
+
+enum op_ret op_sandbox_reset(struct op_call *call)
+{
+	return start_again(call, sandbox_reset);
 }
