@@ -23,6 +23,7 @@
 struct fault {
 	char point[POINT_BYTES];
 	int action;
+	unsigned skip;
 	unsigned left;
 };
 
@@ -50,18 +51,22 @@ static int parse_action(const char *name)
 	return FAULT_NONE;
 }
 
-/* "POINT:ACTION[:COUNT]" */
+/* "POINT[#N]:ACTION[:COUNT]" */
 static bool parse_one(const char *text, struct fault *ret)
 {
 	char action[16];
+	unsigned from = 1;
 	int end = 0;
 
-	ret->left = 1;
-	if (sscanf(text, "%63[^:]:%15[^:]%n:%u%n", ret->point, action, &end, &ret->left, &end) <
-			2 ||
+	*ret = (struct fault){.left = 1};
+	(void)sscanf(text, "%63[^:#]%n#%u%n", ret->point, &end, &from, &end);
+	text += end;
+	end = 0;
+	if (from == 0 || sscanf(text, ":%15[^:]%n:%u%n", action, &end, &ret->left, &end) < 1 ||
 		text[end] != '\0') {
 		return false;
 	}
+	ret->skip = from - 1;
 	ret->action = parse_action(action);
 	return ret->action != FAULT_NONE;
 }
@@ -109,6 +114,10 @@ enum fault_action fault_at(const char *format, ...)
 		struct fault *fault = &faults.all[i];
 
 		if (fault->left == 0 || strcmp(fault->point, point) != 0) {
+			continue;
+		}
+		if (fault->skip > 0) {
+			fault->skip--;
 			continue;
 		}
 		fault->left--;

@@ -10,11 +10,12 @@
  * Errors:  a PADDOCK_FAULTS that can't be read ends the process.
  * Uses:    base.
  *
- *	PADDOCK_FAULTS=POINT:ACTION[:COUNT][,...]
+ *	PADDOCK_FAULTS=POINT[#N]:ACTION[:COUNT][,...]
  *
  * POINT is the name of a point, such as "create.disk" or "destroy.domain.done". ACTION is what
  * happens there: `kill` ends the process on the spot with SIGKILL; `fail`, `hang` and `delay` are
- * up to who owns the point. It happens the first COUNT times (1).
+ * up to who owns the point. It happens from the Nth time (1) on that the point is passed, COUNT
+ * times (1).
  */
 
 #include "base/macros.h"
@@ -22,8 +23,8 @@
 enum fault_action { FAULT_NONE, FAULT_FAIL, FAULT_HANG, FAULT_DELAY };
 
 /* How long a hanging call hangs before it counts as timed out, and how long a slow one takes. */
-#define FAULT_HANG_MS  500
-#define FAULT_DELAY_MS 200
+#define FAULT_HANG_MS  100
+#define FAULT_DELAY_MS 50
 
 #ifdef PADDOCK_TEST_HOOKS
 /* What is to happen at the point whose name this makes. */

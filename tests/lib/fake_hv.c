@@ -1,5 +1,6 @@
 #include <stdio.h>
 
+#include "base/fs.h"
 #include "tests/lib/fake_hv_priv.h"
 
 static struct fake_hv *fake_of(struct hv *hv)
@@ -44,6 +45,63 @@ struct fake_entry *fake_entry_add(struct fake_hv *fake, const struct fake_domain
 	entry->domain.facts.pid_start = (uint64_t)entry->domain.facts.pid * 10;
 	TAILQ_INSERT_TAIL(&fake->domains, entry, link);
 	return entry;
+}
+
+/* ---- domains that outlive the process ---- */
+
+struct kept {
+	pid_t next_pid;
+	unsigned next_disk;
+	size_t count;
+};
+
+void fake_save(const struct fake_hv *fake)
+{
+	struct kept head = {fake->next_pid, fake->next_disk, fake_hv_count(fake)};
+	struct fake_entry *entry;
+
+	if (!fake->kept_in) {
+		return;
+	}
+	size_t len = sizeof head + head.count * sizeof(struct fake_domain);
+	_cleanup_free_ char *bytes = xcalloc(1, len);
+	char *at = bytes + sizeof head;
+
+	memcpy(bytes, &head, sizeof head);
+	TAILQ_FOREACH (entry, &fake->domains, link) {
+		memcpy(at, &entry->domain, sizeof entry->domain);
+		at += sizeof entry->domain;
+	}
+	/* For a kill of this process alone: no sync. */
+	_cleanup_free_ char *partial = xasprintf("%s.partial", fake->kept_in);
+	FILE *f = fopen(partial, "we");
+
+	ASSERT(f && fwrite(bytes, len, 1, f) == 1 && fclose(f) == 0);
+	ASSERT(rename(partial, fake->kept_in) == 0);
+}
+
+void fake_hv_keep(struct fake_hv *fake, const char *path)
+{
+	_cleanup_free_ char *bytes = NULL;
+	struct kept head;
+	size_t len;
+	struct err err;
+
+	fake->kept_in = xstrdup(path);
+	if (fs_read(path, 1024 * 1024, &bytes, &len, &err) != 0) {
+		ASSERT(err.kind == ERR_NOT_FOUND);
+		return;
+	}
+	memcpy(&head, bytes, sizeof head);
+	fake->next_pid = head.next_pid;
+	fake->next_disk = head.next_disk;
+	for (size_t i = 0; i < head.count; i++) {
+		struct fake_entry *entry = xnew(struct fake_entry);
+
+		memcpy(&entry->domain, bytes + sizeof head + i * sizeof entry->domain,
+			sizeof entry->domain);
+		TAILQ_INSERT_TAIL(&fake->domains, entry, link);
+	}
 }
 
 /* ---- the interface ---- */
@@ -246,6 +304,8 @@ void fake_hv_free(struct fake_hv *fake)
 {
 	ASSERT(!fake->is_open);
 	fake->watch = NULL;
+	free(fake->kept_in);
+	fake->kept_in = NULL;
 	while (!TAILQ_EMPTY(&fake->domains)) {
 		fake_entry_drop(fake, TAILQ_FIRST(&fake->domains));
 	}

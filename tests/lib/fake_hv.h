@@ -7,7 +7,8 @@
  *          Disks are small real files at the paths that the domain layer chose, so that what is
  *          left over can be seen; each fresh one has another content. Domains are entries of a
  *          table.
- * Owns:    its domains. They outlive close(): a new registry finds them, as after a restart.
+ * Owns:    its domains. They outlive close(): a new registry finds them, as after a restart; and,
+ *          with fake_hv_keep(), the process.
  * Thread:  loop.
  * Uses:    base, loop, hv.h.
  *
@@ -63,6 +64,8 @@ struct fake_hv;
 
 struct fake_hv *fake_hv_new(struct loop *loop);
 void fake_hv_free(struct fake_hv *fake);
+/* Domains outlive the process, in the file at @path: those that are there are taken over. */
+void fake_hv_keep(struct fake_hv *fake, const char *path);
 struct hv *fake_hv_iface(struct fake_hv *fake);
 
 /* Replaces what was scripted for @op. NULL: everything is fine again. */

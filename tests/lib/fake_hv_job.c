@@ -184,6 +184,7 @@ static void finish(struct fake_job *job)
 
 	if (job->script.mode != FAKE_FAIL) {
 		(void)act(job, &err);
+		fake_save(fake);
 	}
 	if (err.kind == ERR_NONE && job->script.mode != FAKE_OK && job->script.mode != FAKE_HOLD) {
 		err_set(&err, job->script.kind ? job->script.kind : ERR_INTERNAL,

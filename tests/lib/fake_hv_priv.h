@@ -56,6 +56,7 @@ struct fake_hv {
 	TAILQ_HEAD(, fake_entry) domains;
 	struct fake_script scripts[FAKE_HV_OP_MAX];
 	unsigned calls[FAKE_HV_OP_MAX];
+	char *kept_in; /* NULL: nowhere */
 	fake_hv_watch_fn watch;
 	void *watch_arg;
 };
@@ -64,6 +65,8 @@ struct fake_hv {
 struct fake_entry *fake_entry_find(const struct fake_hv *fake, const char *id);
 struct fake_entry *fake_entry_add(struct fake_hv *fake, const struct fake_domain *domain);
 void fake_entry_drop(struct fake_hv *fake, struct fake_entry *entry);
+/* Where domains outlive the process: after every change. */
+void fake_save(const struct fake_hv *fake);
 void fake_watch_tell(struct fake_hv *fake, const char *agent_socket, bool is_up);
 
 /* fake_hv_job.c: a call is made with fake_job_new(), filled, and let go by fake_jobs_start(). */

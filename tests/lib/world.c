@@ -39,14 +39,12 @@ void world_run(struct world *w, unsigned ms)
 	}
 }
 
-struct world *world_new_stopped(const struct quota_amounts *limits)
+static struct world *make_world(const char *dir, const struct quota_amounts *limits)
 {
 	struct world *w = xnew(struct world);
 	struct err err;
-	char dir[] = "/tmp/paddock-test-XXXXXX";
 
 	log_set_level(getenv("TEST_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERR);
-	assert_non_null(mkdtemp(dir));
 	w->dir = xstrdup(dir);
 	w->run_dir = xasprintf("%s/run", dir);
 	w->loop = loop_new(&err);
@@ -69,6 +67,36 @@ struct world *world_new_stopped(const struct quota_amounts *limits)
 	return w;
 }
 
+struct world *world_new_stopped(const struct quota_amounts *limits)
+{
+	char dir[] = "/tmp/paddock-test-XXXXXX";
+
+	assert_non_null(mkdtemp(dir));
+	return make_world(dir, limits);
+}
+
+struct world *world_new_in(const char *dir)
+{
+	struct world *w = make_world(dir, NULL);
+	_cleanup_free_ char *path = xasprintf("%s/domains", dir);
+
+	fake_hv_keep(w->hv, path);
+	return w;
+}
+
+/* Of this world, or of the one that was here before. */
+static void find_account(struct world *w)
+{
+	struct store_account account;
+	struct err err;
+
+	if (store_account_get_by_name(w->store, "acme", &account, &err) != 0) {
+		assert_int_equal(
+			store_account_insert(w->store, "acme", clock_wall_ms(), &account, &err), 0);
+	}
+	snprintf(w->account, sizeof w->account, "%s", account.id);
+}
+
 void world_start_only(struct world *w)
 {
 	const struct quota_host host = {.overcommit_pct = 100};
@@ -77,13 +105,7 @@ void world_start_only(struct world *w)
 
 	w->store = store_open(path, &err);
 	assert_string_equal(err.msg, "");
-	if (w->account[0] == '\0') {
-		struct store_account account;
-
-		assert_int_equal(
-			store_account_insert(w->store, "acme", clock_wall_ms(), &account, &err), 0);
-		snprintf(w->account, sizeof w->account, "%s", account.id);
-	}
+	find_account(w);
 	w->quotas = quotas_new(&w->limits, &host);
 	w->all = sandboxes_new(w->loop, &w->config, w->store, w->quotas, w->images,
 		fake_hv_iface(w->hv), fake_guest_driver(w->guests), &err);

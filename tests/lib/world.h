@@ -45,6 +45,11 @@ struct world {
 struct world *world_new(const struct quota_amounts *limits);
 /* As world_new(), not started: for a test that prepares something. */
 struct world *world_new_stopped(const struct quota_amounts *limits);
+/*
+ * The same in a directory that outlives the process: what a world there left when it was killed,
+ * domains too, is found by the next one. world_free() removes it.
+ */
+struct world *world_new_in(const char *dir);
 void world_start(struct world *w);
 /* world_start(), without waiting until it is ready. */
 void world_start_only(struct world *w);
