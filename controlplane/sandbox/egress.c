@@ -24,7 +24,10 @@ static void on_link_set(void *arg, const struct err *err)
 	unsigned ms = MIN(LINK_RETRY_FIRST_MS << shift, LINK_RETRY_LAST_MS);
 	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 
+	bool is_overtaken = sb->is_link_overtaken;
+
 	sb->is_link_call_due = false;
+	sb->is_link_overtaken = false;
 	sb->link_tries = err ? sb->link_tries + 1 : 0;
 	if (err && sb->has_domain) {
 		log_failure(LOG_LEVEL_WARN, "network link not set, will retry", err, "sb=%s up=%d",
@@ -32,7 +35,7 @@ static void on_link_set(void *arg, const struct err *err)
 		sb->link_is = LINK_UNKNOWN;
 		evtimer_add(sb->link_timer, &tv);
 	} else {
-		sb->link_is = err ? LINK_UNKNOWN : sb->link_sent;
+		sb->link_is = err || is_overtaken ? LINK_UNKNOWN : sb->link_sent;
 		egress_update(sb);
 	}
 	sandbox_release(sb);
@@ -43,6 +46,13 @@ static void on_link_timer(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	egress_update(arg);
+}
+
+void egress_lost_track(struct sandbox *sb)
+{
+	sb->is_link_overtaken = sb->is_link_call_due;
+	sb->link_is = LINK_UNKNOWN;
+	egress_update(sb);
 }
 
 void egress_update(struct sandbox *sb)

@@ -398,9 +398,7 @@ static void on_hv_late(void *arg, const char *id)
 
 	log_warn("hypervisor answered late", "sb=%s", id);
 	if (sb && sb->has_domain) {
-		/* It may have been the plug. */
-		sb->link_is = LINK_UNKNOWN;
-		egress_update(sb);
+		egress_lost_track(sb);
 	}
 	reconcile_soon(all, 0);
 }

@@ -81,6 +81,7 @@ struct sandbox {
 	enum link_state link_is;
 	enum link_state link_sent; /* by the call under way */
 	bool is_link_call_due;
+	bool is_link_overtaken; /* an earlier call may have taken effect after the one under way */
 	struct event *link_timer;
 	unsigned link_tries;
 
@@ -247,6 +248,8 @@ void egress_init(struct sandbox *sb);
 void egress_fini(struct sandbox *sb);
 /* Makes the link of a domain what it should be. */
 void egress_update(struct sandbox *sb);
+/* A call for it that had timed out may have taken effect. */
+void egress_lost_track(struct sandbox *sb);
 bool sandbox_has_network(const struct sandbox *sb);
 
 /* ---- reaper.c ---- */

@@ -265,7 +265,10 @@ int store_sandbox_list(struct store *store, const struct store_sandbox_query *qu
 int store_sandbox_list_owning(struct store *store, struct store_sandbox_list *ret, struct err *err)
 {
 	_cleanup_stmt_ struct stmt stmt = stmt_make(store,
-		"SELECT " COLUMNS " FROM sandbox WHERE ended_at IS NULL OR uid IS NOT NULL"
+		/* With OR, sqlite would read every record there is. */
+		"SELECT " COLUMNS " FROM sandbox WHERE rowid IN ("
+		"SELECT rowid FROM sandbox WHERE ended_at IS NULL UNION ALL"
+		" SELECT rowid FROM sandbox WHERE uid IS NOT NULL)"
 		" ORDER BY created_at, id");
 
 	return read_rows(&stmt, SIZE_MAX, ret, err);

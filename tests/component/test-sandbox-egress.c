@@ -139,6 +139,32 @@ static void test_a_plug_that_comes_late_is_pulled_again(void **state)
 	world_free(w);
 }
 
+static void test_a_late_plug_that_overtakes_a_pull_is_pulled_again(void **state)
+{
+	struct world *w = world_new(NULL);
+
+	(void)state;
+	sandboxes_set_egress(w->all, true, NULL);
+	const char *id = running_with(w, SANDBOX_NETWORK_EGRESS);
+
+	sandboxes_set_egress(w->all, false, "gone");
+	WORLD_UNTIL(w, !is_up(w, id));
+	fake_hv_script(w->hv, FAKE_HV_SET_LINK,
+		&(struct fake_script){
+			.mode = FAKE_TIMEOUT, .times = 1, .delay_ms = 20, .late_ms = 300});
+	sandboxes_set_egress(w->all, true, NULL);
+	world_turn(w);
+	/* The pull is done, and its answer on its way, when the plug goes in after all. */
+	fake_hv_script(w->hv, FAKE_HV_SET_LINK,
+		&(struct fake_script){.mode = FAKE_HOLD, .times = 1, .acts_early = true});
+	sandboxes_set_egress(w->all, false, "gone");
+	WORLD_UNTIL(w, fake_hv_held(w->hv, FAKE_HV_SET_LINK) == 1);
+	WORLD_UNTIL(w, is_up(w, id));
+	fake_hv_release(w->hv, FAKE_HV_SET_LINK);
+	WORLD_UNTIL(w, !is_up(w, id));
+	world_free(w);
+}
+
 static void test_a_filter_that_goes_while_a_domain_starts_counts(void **state)
 {
 	struct world *w = world_new(NULL);
@@ -216,6 +242,7 @@ int main(void)
 		cmocka_unit_test(test_a_filter_that_goes_pulls_every_link_until_it_is_back),
 		cmocka_unit_test(test_a_pull_that_fails_is_tried_until_it_works),
 		cmocka_unit_test(test_a_plug_that_comes_late_is_pulled_again),
+		cmocka_unit_test(test_a_late_plug_that_overtakes_a_pull_is_pulled_again),
 		cmocka_unit_test(test_a_filter_that_goes_while_a_domain_starts_counts),
 		cmocka_unit_test(test_after_a_restart_links_are_put_right),
 		cmocka_unit_test(test_a_link_that_can_not_be_pulled_does_not_hold_up_a_destroy),

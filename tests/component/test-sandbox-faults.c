@@ -241,7 +241,7 @@ static void test_a_kill_at_any_point_is_repaired(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(scenarios); i++) {
 		trace(&scenarios[i], &points);
 		for (size_t at = 0; at < points.count; at++) {
-			char dir[] = "/tmp/paddock-test-XXXXXX";
+			char dir[WORLD_DIR_BYTES];
 			char faults[160];
 
 			if (!is_wished(points.names[at])) {
@@ -249,8 +249,7 @@ static void test_a_kill_at_any_point_is_repaired(void **state)
 			}
 			snprintf(faults, sizeof faults, "%s:kill%s%s", points.names[at],
 				scenarios[i].faults[0] ? "," : "", scenarios[i].faults);
-			assert_non_null(mkdtemp(dir));
-			run_killed(dir, faults);
+			run_killed(world_make_dir(dir), faults);
 			struct world *w = world_new_in(dir);
 
 			world_start(w);

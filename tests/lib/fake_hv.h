@@ -43,6 +43,7 @@ struct fake_script {
 	unsigned times;     /* then so many follow the script; 0: all */
 	unsigned delay_ms;
 	unsigned late_ms;
+	bool acts_early; /* HOLD: takes effect before it waits (fake_hv alone) */
 };
 
 enum fake_hv_op {

@@ -170,6 +170,9 @@ void fake_jobs_start(struct fake_hv *fake)
 		}
 		if (!is_blocked) {
 			job->is_active = true;
+			if (job->script.acts_early) {
+				(void)act(job, &(struct err){0});
+			}
 			if (job->script.mode != FAKE_HOLD) {
 				arm(job, job->script.delay_ms);
 			}
@@ -182,7 +185,7 @@ static void finish(struct fake_job *job)
 	struct fake_hv *fake = job->fake;
 	struct err err = ERR_INIT;
 
-	if (job->script.mode != FAKE_FAIL) {
+	if (job->script.mode != FAKE_FAIL && !job->script.acts_early) {
 		(void)act(job, &err);
 		fake_save(fake);
 	}

@@ -50,6 +50,9 @@ struct world *world_new_stopped(const struct quota_amounts *limits);
  * domains too, is found by the next one. world_free() removes it.
  */
 struct world *world_new_in(const char *dir);
+/* A new one for it. */
+#define WORLD_DIR_BYTES 64
+const char *world_make_dir(char dir[WORLD_DIR_BYTES]);
 void world_start(struct world *w);
 /* world_start(), without waiting until it is ready. */
 void world_start_only(struct world *w);
