@@ -82,10 +82,13 @@ class Supervise(unittest.TestCase):
 
     @unittest.skipIf(os.getuid() != 0, "needs a user without processes of its own")
     def test_a_fork_that_fails_is_tried_again_and_is_no_success(self):
+        # Nobody else's: another process of the user, and not even exec() would be allowed.
+        user = 100000 + os.getpid()
+
         def prepare():
             resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
-            os.setgid(64321)
-            os.setuid(64321)
+            os.setgid(user)
+            os.setuid(user)
 
         copy = self.dir / "supervise"
         copy.write_bytes(pathlib.Path(PROGRAM).read_bytes())
