@@ -25,6 +25,20 @@ void domain_name(char out[DOMAIN_NAME_BYTES], const char *instance, const char *
 		instance, id);
 }
 
+bool domain_name_parse(const char *name, const char *instance, char ret_id[ID_BYTES])
+{
+	char prefix[DOMAIN_NAME_BYTES];
+
+	domain_name(prefix, instance, "");
+	const char *id = name + strlen(prefix);
+
+	if (strncmp(name, prefix, strlen(prefix)) != 0 || !id_is_valid(id, ID_SANDBOX)) {
+		return false;
+	}
+	snprintf(ret_id, ID_BYTES, "%s", id);
+	return true;
+}
+
 /* Copies the attribute @key; false when it is missing or too long. */
 static bool read_attribute(xmlNodePtr node, const char *key, char *out, size_t size)
 {

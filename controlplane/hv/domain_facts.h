@@ -38,6 +38,9 @@ bool domain_instance_is_valid(const char *instance);
 /* "paddock-" + the first 8 digits of the instance + "-" + the sandbox's id. */
 void domain_name(char out[DOMAIN_NAME_BYTES], const char *instance, const char *id);
 
+/* The id in the name of a domain of @instance; false: it is no such name. */
+bool domain_name_parse(const char *name, const char *instance, char ret_id[ID_BYTES]);
+
 /* Of the element's text, at most DOMAIN_METADATA_MAX bytes. */
 int domain_metadata_parse(const char *xml, struct domain_metadata *ret, struct err *err);
 

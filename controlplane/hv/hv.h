@@ -79,8 +79,44 @@ struct hv_facts {
 	char account[HV_ACCOUNT_BYTES];
 	int64_t expires_at_ms;
 	enum hv_domain_state state;
-	pid_t pid;          /* 0: unknown */
-	uint64_t pid_start; /* field 22 of /proc/PID/stat; together with pid an identity */
+	pid_t pid;             /* 0: unknown */
+	uint64_t pid_start;    /* field 22 of /proc/PID/stat; together with pid an identity */
+	int64_t started_at_ms; /* of the process, wall clock; 0: unknown */
+};
+
+/* A domain of another instance. It can be looked at and nothing else. */
+struct hv_other {
+	char instance[HV_INSTANCE_BYTES];
+	struct hv_facts facts;
+};
+
+enum hv_residue_kind {
+	HV_RESIDUE_PROCESS,   /* a QEMU of ours that the hypervisor doesn't know */
+	HV_RESIDUE_LOG,       /* the log of a domain */
+	HV_RESIDUE_FILE,      /* another file that was a domain's */
+	HV_RESIDUE_DIRECTORY, /* a directory that was a domain's, or a probe's */
+};
+
+#define HV_RESIDUE_NAME_BYTES 192
+
+/* Something that outlived its domain, or never had one. */
+struct hv_residue {
+	enum hv_residue_kind kind;
+	char id[ID_BYTES];                /* the sandbox that it was for; "": can't be told */
+	char name[HV_RESIDUE_NAME_BYTES]; /* a path below the hypervisor's root, or a command */
+	int64_t since_ms; /* wall clock: start of a process, last change of a file */
+	pid_t pid;        /* PROCESS: with pid_start its identity */
+	uint64_t pid_start;
+};
+
+/* Valid during the call that brings it. */
+struct hv_survey {
+	const struct hv_facts *domains; /* of this instance */
+	size_t domain_count;
+	const struct hv_other *others;
+	size_t other_count;
+	const struct hv_residue *residue;
+	size_t residue_count;
 };
 
 enum hv_event {
@@ -117,6 +153,7 @@ typedef void (*hv_start_fn)(void *arg, const struct hv_facts *facts, const struc
 /* @facts: @count of them, valid during the call. */
 typedef void (*hv_list_fn)(
 	void *arg, const struct hv_facts *facts, size_t count, const struct err *err);
+typedef void (*hv_survey_fn)(void *arg, const struct hv_survey *survey, const struct err *err);
 
 struct hv;
 
@@ -157,6 +194,13 @@ struct hv_ops {
 	void (*set_link)(struct hv *hv, const char *id, bool is_up, hv_done_fn done, void *arg);
 	/* All domains of this instance, settled or not. */
 	void (*list)(struct hv *hv, hv_list_fn done, void *arg);
+	/* The same, and with it what isn't as it should be: domains of other instances, and what of
+	 * ours outlived its domain. Of the latter only what no domain uses is told. */
+	void (*survey)(struct hv *hv, hv_survey_fn done, void *arg);
+	/* Removes what a survey told of, after another look; gone already is fine. ERR_CONFLICT:
+	 * it is in use, or can't be told from what is just being made. */
+	void (*residue_remove)(
+		struct hv *hv, const struct hv_residue *item, hv_done_fn done, void *arg);
 };
 
 /* First member of every implementation. */

@@ -40,9 +40,11 @@
 #define SPARES              8
 #define QUEUE_MAX           256
 #define CLOSE_GRACE_MS      5000
-#define LIST_LANE           "*" /* no id looks like it */
-#define LINK_LANE           "link "
-#define LANE_KEY_BYTES      (sizeof LINK_LANE + ID_BYTES)
+/* No id looks like these. */
+#define LIST_LANE      "*"
+#define RESIDUE_LANE   "#"
+#define LINK_LANE      "link "
+#define LANE_KEY_BYTES (sizeof LINK_LANE + ID_BYTES)
 
 struct hv_libvirt {
 	struct hv hv;
@@ -58,6 +60,7 @@ struct hv_libvirt {
 	struct lv_conn *conn;
 	struct lv_known *known;
 	struct lv_job_list refused;
+	pthread_rwlock_t starts; /* lv_residue.h; of the workers */
 	struct hv_hooks hooks;
 	struct hv_info info;
 	char libvirt_version[24];
@@ -97,10 +100,11 @@ static void note_start(struct hv_libvirt *hv, const struct lv_job *job, const st
 	}
 }
 
-static void note_list(struct hv_libvirt *hv, const struct lv_job *job, const struct err *err)
+static void note_list(
+	struct hv_libvirt *hv, const struct lv_facts *list, size_t count, const struct err *err)
 {
-	for (size_t i = 0; !err && i < job->count; i++) {
-		lv_known_learn(hv->known, &job->list[i]);
+	for (size_t i = 0; !err && i < count; i++) {
+		lv_known_learn(hv->known, &list[i]);
 	}
 }
 
@@ -127,7 +131,10 @@ static void note(struct hv_libvirt *hv, const struct lv_job *job, const struct e
 		note_start(hv, job, err);
 		break;
 	case LV_LIST:
-		note_list(hv, job, err);
+		note_list(hv, job->list, job->count, err);
+		break;
+	case LV_SURVEY:
+		note_list(hv, job->census.own, job->census.own_count, err);
 		break;
 	case LV_DESTROY:
 	case LV_DISK_REMOVE:
@@ -142,6 +149,7 @@ static void note(struct hv_libvirt *hv, const struct lv_job *job, const struct e
 	case LV_DISK_DISCARD:
 	case LV_RESUME:
 	case LV_SET_EXPIRY:
+	case LV_RESIDUE_REMOVE:
 		break;
 	}
 }
@@ -193,7 +201,7 @@ static void on_late(struct worker_job *worker_job)
 
 	note(hv, job, err);
 	stop_if_plugged(hv, job, err);
-	if (!hv->is_closed && job->verb != LV_LIST) {
+	if (!hv->is_closed && job->id[0] != '\0') {
 		hv->hooks.on_late(hv->hooks.arg, job->id);
 	}
 	lv_job_free(job);
@@ -234,7 +242,8 @@ static struct lv_job *new_job(struct hv *hv, enum lv_verb verb, const char *id, 
 	job->target = (struct lv_target){
 		.instance = this->instance, .pid_dir = this->place->pid_dir};
 	job->host = &this->host;
-	job->log_dir = this->place->log_dir;
+	job->place = this->place;
+	job->starts = &this->starts;
 	job->arg = arg;
 	return job;
 }
@@ -242,8 +251,10 @@ static struct lv_job *new_job(struct hv *hv, enum lv_verb verb, const char *id, 
 /* A pull must not wait for whatever else hangs about that sandbox. */
 static void lane_key(char out[LANE_KEY_BYTES], const struct lv_job *job)
 {
-	if (job->verb == LV_LIST) {
+	if (job->verb == LV_LIST || job->verb == LV_SURVEY) {
 		snprintf(out, LANE_KEY_BYTES, LIST_LANE);
+	} else if (!job->id[0]) {
+		snprintf(out, LANE_KEY_BYTES, RESIDUE_LANE);
 	} else {
 		snprintf(out, LANE_KEY_BYTES, "%s%s", job->verb == LV_SET_LINK ? LINK_LANE : "",
 			job->id);
@@ -396,6 +407,24 @@ static void op_list(struct hv *hv, hv_list_fn done, void *arg)
 	submit(self(hv), job, self(hv)->deadlines.call_ms);
 }
 
+static void op_survey(struct hv *hv, hv_survey_fn done, void *arg)
+{
+	struct lv_job *job = new_job(hv, LV_SURVEY, "", arg);
+
+	job->fn.survey = done;
+	submit(self(hv), job, self(hv)->deadlines.call_ms);
+}
+
+static void op_residue_remove(
+	struct hv *hv, const struct hv_residue *item, hv_done_fn done, void *arg)
+{
+	struct lv_job *job = new_job(hv, LV_RESIDUE_REMOVE, item->id, arg);
+
+	job->item = *item;
+	job->fn.done = done;
+	submit(self(hv), job, self(hv)->deadlines.call_ms);
+}
+
 /* ---- connection ---- */
 
 static void on_up(void *arg, const struct lv_opened *opened)
@@ -494,6 +523,8 @@ static const struct hv_ops libvirt_ops = {
 	.set_expiry = op_set_expiry,
 	.set_link = op_set_link,
 	.list = op_list,
+	.survey = op_survey,
+	.residue_remove = op_residue_remove,
 };
 
 /* ---- construction ---- */
@@ -560,6 +591,7 @@ struct hv *hv_libvirt_new(
 	hv->emulator = xstrdup(config->emulator);
 	hv->known = lv_known_new();
 	STAILQ_INIT(&hv->refused);
+	ASSERT(pthread_rwlock_init(&hv->starts, NULL) == 0);
 	if (construct(hv, config, err) != 0) {
 		hv_libvirt_free(&hv->hv);
 		return NULL;
@@ -587,6 +619,7 @@ void hv_libvirt_free(struct hv *hv)
 	}
 	lv_place_free(this->place);
 	lv_known_free(this->known);
+	pthread_rwlock_destroy(&this->starts);
 	free(this->instance);
 	free(this->emulator);
 	free(this);

@@ -1,6 +1,7 @@
 #include "hv/lv_domain.h"
 
 #include <libvirt/virterror.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,17 +79,25 @@ static int find(const struct lv_target *target, const char *id, virDomainPtr *re
 	return 0;
 }
 
-static struct process find_process(const struct lv_target *target, const char *id)
+static struct process find_process(
+	const struct lv_target *target, const char *instance, const char *id)
 {
 	struct process process = {0};
 	char name[DOMAIN_NAME_BYTES];
 	struct err err;
 
-	domain_name(name, target->instance, id);
+	domain_name(name, instance, id);
 	_cleanup_free_ char *pid_file = xasprintf("%s/%s.pid", target->pid_dir, name);
 
 	(void)process_find(pid_file, name, &process, &err);
 	return process;
+}
+
+static void copy_metadata(struct hv_facts *facts, const struct domain_metadata *metadata)
+{
+	snprintf(facts->id, sizeof facts->id, "%s", metadata->id);
+	snprintf(facts->account, sizeof facts->account, "%s", metadata->account);
+	facts->expires_at_ms = metadata->expires_at_ms;
 }
 
 static int read_facts(const struct lv_target *target, virDomainPtr domain,
@@ -100,14 +109,13 @@ static int read_facts(const struct lv_target *target, virDomainPtr domain,
 		virDomainGetUUID(domain, ret->uuid) != 0) {
 		return lv_error_set(err, "read a domain's state");
 	}
-	struct process process = find_process(target, metadata->id);
+	struct process process = find_process(target, metadata->instance, metadata->id);
 
-	ret->facts = (struct hv_facts){.expires_at_ms = metadata->expires_at_ms,
-		.state = domain_state(state, process.pid != 0),
+	ret->facts = (struct hv_facts){.state = domain_state(state, process.pid != 0),
 		.pid = process.pid,
-		.pid_start = process.start};
-	snprintf(ret->facts.id, sizeof ret->facts.id, "%s", metadata->id);
-	snprintf(ret->facts.account, sizeof ret->facts.account, "%s", metadata->account);
+		.pid_start = process.start,
+		.started_at_ms = process_started_at_ms(&process)};
+	copy_metadata(&ret->facts, metadata);
 	return 0;
 }
 
@@ -199,7 +207,7 @@ int lv_domain_destroy_blocking(const struct lv_target *target, const char *id,
 	}
 	/* Only for a domain that is ours: a foreign one of that name has such a file, too. */
 	if (is_there) {
-		struct process current = find_process(target, id);
+		struct process current = find_process(target, target->instance, id);
 
 		process = current.pid ? current : process;
 	}
@@ -238,7 +246,7 @@ int lv_domain_set_link_blocking(
 	if (!xml || find(target, id, &domain, &metadata, err) != 0) {
 		return -1;
 	}
-	const struct process process = find_process(target, id);
+	const struct process process = find_process(target, target->instance, id);
 	_cleanup_close_ int pidfd = pin(target, id, &process);
 
 	if (pidfd >= 0) {
@@ -273,27 +281,49 @@ int lv_domain_set_expiry_blocking(
 
 /* ---- listing ---- */
 
-/* Sets *ret_is_ours. What can't be read is a failure: left out, it would be taken for dead. */
-static int read_listed(const struct lv_target *target, virDomainPtr domain, struct lv_facts *ret,
-	bool *ret_is_ours, struct err *err)
+/*
+ * Adds @domain to the census. What can't be read of ours is a failure: left out, it would be taken
+ * for dead.
+ */
+static int count_domain(const struct lv_target *target, virDomainPtr domain,
+	struct lv_census *census, struct err *err)
 {
 	struct domain_metadata metadata;
 	const char *name = virDomainGetName(domain);
+	unsigned number = virDomainGetID(domain);
+	struct lv_facts facts;
 
-	*ret_is_ours = false;
-	if (!name || strncmp(name, DOMAIN_NAME_PREFIX, strlen(DOMAIN_NAME_PREFIX)) != 0) {
+	if (!name) {
+		return 0;
+	}
+	census->names[census->name_count++] = (struct lv_name){
+		.name = xstrdup(name), .number = number > INT_MAX ? -1 : (int)number};
+	if (strncmp(name, DOMAIN_NAME_PREFIX, strlen(DOMAIN_NAME_PREFIX)) != 0) {
 		return 0;
 	}
 	if (read_metadata(domain, &metadata, err) != 0) {
 		return is_none_of_ours(err) ? 0 : -1;
 	}
-	if (strcmp(metadata.instance, target->instance) != 0) {
+	bool is_ours = strcmp(metadata.instance, target->instance) == 0;
+
+	if (read_facts(target, domain, &metadata, &facts, err) != 0) {
+		if (is_none_of_ours(err)) {
+			return 0;
+		}
+		if (is_ours) {
+			return -1;
+		}
+		facts.facts = (struct hv_facts){.state = HV_DOMAIN_UNSETTLED};
+		copy_metadata(&facts.facts, &metadata);
+	}
+	if (is_ours) {
+		census->own[census->own_count++] = facts;
 		return 0;
 	}
-	if (read_facts(target, domain, &metadata, ret, err) != 0) {
-		return is_none_of_ours(err) ? 0 : -1;
-	}
-	*ret_is_ours = true;
+	struct hv_other *other = &census->others[census->other_count++];
+
+	other->facts = facts.facts;
+	snprintf(other->instance, sizeof other->instance, "%s", metadata.instance);
 	return 0;
 }
 
@@ -305,11 +335,22 @@ static void free_domains(virDomainPtr *domains, int count)
 	free(domains);
 }
 
-int lv_domain_list_blocking(
-	const struct lv_target *target, struct lv_facts **ret, size_t *ret_count, struct err *err)
+void lv_census_fini(struct lv_census *census)
 {
+	for (size_t i = 0; i < census->name_count; i++) {
+		free(census->names[i].name);
+	}
+	free(census->own);
+	free(census->others);
+	free(census->names);
+	*census = (struct lv_census){0};
+}
+
+int lv_domain_census_blocking(
+	const struct lv_target *target, struct lv_census *ret, struct err *err)
+{
+	struct lv_census census = {0};
 	virDomainPtr *domains;
-	size_t count = 0;
 	int rc = 0;
 
 	ASSERT(!loop_is_current());
@@ -318,21 +359,60 @@ int lv_domain_list_blocking(
 	if (total < 0) {
 		return lv_error_set(err, "list domains");
 	}
-	_cleanup_free_ struct lv_facts *facts = xcalloc((size_t)total + 1, sizeof *facts);
-
+	census.own = xcalloc((size_t)total + 1, sizeof *census.own);
+	census.others = xcalloc((size_t)total + 1, sizeof *census.others);
+	census.names = xcalloc((size_t)total + 1, sizeof *census.names);
 	for (int i = 0; i < total && rc == 0; i++) {
-		bool is_ours;
-
-		rc = read_listed(target, domains[i], &facts[count], &is_ours, err);
-		count += rc == 0 && is_ours ? 1 : 0;
+		rc = count_domain(target, domains[i], &census, err);
 	}
 	free_domains(domains, total);
 	if (rc != 0) {
+		lv_census_fini(&census);
 		return -1;
 	}
-	*ret = steal_ptr(&facts);
-	*ret_count = count;
+	*ret = census;
 	return 0;
+}
+
+int lv_domain_list_blocking(
+	const struct lv_target *target, struct lv_facts **ret, size_t *ret_count, struct err *err)
+{
+	struct lv_census census;
+
+	if (lv_domain_census_blocking(target, &census, err) != 0) {
+		return -1;
+	}
+	*ret = steal_ptr(&census.own);
+	*ret_count = census.own_count;
+	lv_census_fini(&census);
+	return 0;
+}
+
+/* @domain: of a look-up. */
+static int is_there(virDomainPtr domain, bool *ret, struct err *err)
+{
+	_cleanup_domain_ virDomainPtr found = domain;
+
+	*ret = found != NULL;
+	if (found) {
+		return 0;
+	}
+	(void)lv_error_set(err, "look for a domain");
+	return err->kind == ERR_NOT_FOUND ? 0 : -1;
+}
+
+int lv_domain_has_name_blocking(
+	const struct lv_target *target, const char *name, bool *ret, struct err *err)
+{
+	ASSERT(!loop_is_current());
+	return is_there(virDomainLookupByName(target->conn, name), ret, err);
+}
+
+int lv_domain_has_number_blocking(
+	const struct lv_target *target, int number, bool *ret, struct err *err)
+{
+	ASSERT(!loop_is_current());
+	return is_there(virDomainLookupByID(target->conn, number), ret, err);
 }
 
 bool lv_domain_settle_blocking(const struct lv_target *target, const char *id)

@@ -29,6 +29,21 @@ struct lv_facts {
 	unsigned char uuid[DOMAIN_UUID_BYTES];
 };
 
+/* What a connection has, whosever it is. */
+struct lv_name {
+	char *name;
+	int number; /* of an active domain; -1: it isn't */
+};
+
+struct lv_census {
+	struct lv_facts *own;
+	size_t own_count;
+	struct hv_other *others; /* Paddock's, of another instance */
+	size_t other_count;
+	struct lv_name *names; /* of all domains, foreign ones too */
+	size_t name_count;
+};
+
 int lv_domain_start_blocking(const struct lv_target *target, const struct hv_spec *spec,
 	const struct domain_xml_host *host, const unsigned char uuid[DOMAIN_UUID_BYTES],
 	struct lv_facts *ret, struct err *err);
@@ -47,6 +62,15 @@ int lv_domain_set_expiry_blocking(
 /* The caller frees *ret. */
 int lv_domain_list_blocking(
 	const struct lv_target *target, struct lv_facts **ret, size_t *ret_count, struct err *err);
+/* All domains, with one look. lv_census_fini() is right only after a success. */
+int lv_domain_census_blocking(
+	const struct lv_target *target, struct lv_census *ret, struct err *err);
+void lv_census_fini(struct lv_census *census);
+/* Whether there is a domain of that name, or an active one of that number; whosever it is. */
+int lv_domain_has_name_blocking(
+	const struct lv_target *target, const char *name, bool *ret, struct err *err);
+int lv_domain_has_number_blocking(
+	const struct lv_target *target, int number, bool *ret, struct err *err);
 /*
  * Waits until libvirt has re-attached to the domain or given it up: at most 30 s, which is
  * libvirt's own limit. False when it is still at it.

@@ -24,17 +24,17 @@
 
 #define LOG_BYTES_MAX (1024 * 1024)
 
-static char *log_path(const struct lv_job *job, const char *id)
+static char *log_path(const char *dir, const struct lv_job *job, const char *id)
 {
 	char name[DOMAIN_NAME_BYTES];
 
 	domain_name(name, job->target.instance, id);
-	return xasprintf("%s/%s.log", job->log_dir, name);
+	return xasprintf("%s/%s.log", dir, name);
 }
 
 static void trim_log(const struct lv_job *job, const char *id)
 {
-	_cleanup_free_ char *path = log_path(job, id);
+	_cleanup_free_ char *path = log_path(job->place->log_dir, job, id);
 	struct stat st;
 
 	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > LOG_BYTES_MAX) {
@@ -67,11 +67,10 @@ static int disk_discard_blocking(struct lv_job *job, struct err *err)
 
 static int disk_remove_blocking(struct lv_job *job, struct err *err)
 {
-	if (job->log_dir) {
-		_cleanup_free_ char *path = log_path(job, job->id);
+	/* Where it can't be removed it is found among what is left over. */
+	_cleanup_free_ char *path = log_path(job->place->old_log_dir, job, job->id);
 
-		(void)fs_remove(path, err);
-	}
+	(void)fs_remove(path, err);
 	return overlay_remove_blocking(job->paths, err);
 }
 
@@ -93,8 +92,12 @@ static int start_blocking(struct lv_job *job, struct err *err)
 		check_socket_path(paths->console_socket, err) != 0) {
 		return -1;
 	}
-	return lv_domain_start_blocking(
+	ASSERT(pthread_rwlock_rdlock(job->starts) == 0);
+	int rc = lv_domain_start_blocking(
 		&job->target, job->spec, job->host, job->uuid, &job->facts, err);
+
+	pthread_rwlock_unlock(job->starts);
+	return rc;
 }
 
 static int destroy_blocking(struct lv_job *job, struct err *err)
@@ -122,10 +125,21 @@ static int list_blocking(struct lv_job *job, struct err *err)
 	if (lv_domain_list_blocking(&job->target, &job->list, &job->count, err) != 0) {
 		return -1;
 	}
-	for (size_t i = 0; job->log_dir && i < job->count; i++) {
+	for (size_t i = 0; job->place->log_dir && i < job->count; i++) {
 		trim_log(job, job->list[i].facts.id);
 	}
 	return 0;
+}
+
+static int survey_blocking(struct lv_job *job, struct err *err)
+{
+	return lv_residue_gather_blocking(
+		&job->target, job->place, &job->census, &job->residue, &job->residue_count, err);
+}
+
+static int residue_remove_blocking(struct lv_job *job, struct err *err)
+{
+	return lv_residue_remove_blocking(&job->target, job->place, &job->item, job->starts, err);
 }
 
 static const struct verb {
@@ -143,6 +157,8 @@ static const struct verb {
 	[LV_SET_EXPIRY] = {set_expiry_blocking, true},
 	[LV_SET_LINK] = {set_link_blocking, true},
 	[LV_LIST] = {list_blocking, true},
+	[LV_SURVEY] = {survey_blocking, true},
+	[LV_RESIDUE_REMOVE] = {residue_remove_blocking, true},
 };
 _Static_assert(ARRAY_SIZE(verbs) == LV_VERB_COUNT, "a row for each verb");
 
@@ -182,6 +198,8 @@ void lv_job_free(struct lv_job *job)
 	hv_spec_free(job->spec);
 	hv_paths_free(job->paths);
 	free(job->list);
+	lv_census_fini(&job->census);
+	free(job->residue);
 	free(job);
 }
 
@@ -190,26 +208,69 @@ bool lv_job_needs_connection(const struct lv_job *job)
 	return verbs[job->verb].needs_connection;
 }
 
+/* Without what only this folder needs; the caller frees. */
+static struct hv_facts *plain_facts(const struct lv_facts *list, size_t count)
+{
+	struct hv_facts *facts = xcalloc(count + 1, sizeof *facts);
+
+	for (size_t i = 0; i < count; i++) {
+		facts[i] = list[i].facts;
+	}
+	return facts;
+}
+
 static void answer_list(struct lv_job *job)
 {
-	struct hv_facts *facts = xcalloc(job->count + 1, sizeof *facts);
+	_cleanup_free_ struct hv_facts *facts = plain_facts(job->list, job->count);
 
-	for (size_t i = 0; i < job->count; i++) {
-		facts[i] = job->list[i].facts;
-	}
 	job->fn.list(job->arg, facts, job->count, NULL);
-	free(facts);
+}
+
+static void answer_survey(struct lv_job *job)
+{
+	_cleanup_free_ struct hv_facts *facts = plain_facts(job->census.own, job->census.own_count);
+	const struct hv_survey survey = {.domains = facts,
+		.domain_count = job->census.own_count,
+		.others = job->census.others,
+		.other_count = job->census.other_count,
+		.residue = job->residue,
+		.residue_count = job->residue_count};
+
+	job->fn.survey(job->arg, &survey, NULL);
 }
 
 void lv_job_answer(struct lv_job *job, const struct err *err)
 {
-	if (job->verb == LV_START) {
+	switch (job->verb) {
+	case LV_START:
 		job->fn.start(job->arg, err ? NULL : &job->facts.facts, err);
-	} else if (job->verb != LV_LIST) {
+		break;
+	case LV_LIST:
+		if (err) {
+			job->fn.list(job->arg, NULL, 0, err);
+		} else {
+			answer_list(job);
+		}
+		break;
+	case LV_SURVEY:
+		if (err) {
+			job->fn.survey(job->arg, NULL, err);
+		} else {
+			answer_survey(job);
+		}
+		break;
+	case LV_DISK_CREATE:
+	case LV_DISK_PREPARE:
+	case LV_DISK_SWAP:
+	case LV_DISK_DISCARD:
+	case LV_DISK_REMOVE:
+	case LV_DESTROY:
+	case LV_RESUME:
+	case LV_SET_EXPIRY:
+	case LV_SET_LINK:
+	case LV_RESIDUE_REMOVE:
+	default:
 		job->fn.done(job->arg, err);
-	} else if (err) {
-		job->fn.list(job->arg, NULL, 0, err);
-	} else {
-		answer_list(job);
+		break;
 	}
 }

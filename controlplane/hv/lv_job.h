@@ -7,10 +7,11 @@
  * Owns:    a job: its copies of what the caller passed, its reference to the connection, results.
  * Thread:  made, answered and freed on the loop; in between the worker's alone (loop/worker.h).
  * Errors:  as in hv.h.
- * Uses:    base, loop, spec.h, overlay.h, lv_domain.h.
+ * Uses:    base, loop, spec.h, overlay.h, lv_domain.h, lv_residue.h.
  */
 
 #include "hv/lv_domain.h"
+#include "hv/lv_residue.h"
 #include "loop/lane.h"
 
 enum lv_verb {
@@ -25,8 +26,10 @@ enum lv_verb {
 	LV_SET_EXPIRY,
 	LV_SET_LINK,
 	LV_LIST,
+	LV_SURVEY,
+	LV_RESIDUE_REMOVE,
 };
-#define LV_VERB_COUNT (LV_LIST + 1)
+#define LV_VERB_COUNT (LV_RESIDUE_REMOVE + 1)
 
 struct hv_libvirt;
 
@@ -41,24 +44,30 @@ struct lv_job {
 	virConnectPtr virt; /* a reference, given up by the thread */
 	struct lv_target target;
 	const struct domain_xml_host *host;
-	const char *log_dir; /* NULL: libvirt keeps its logs itself */
+	const struct lv_place *place;
+	pthread_rwlock_t *starts; /* lv_residue.h */
 	struct hv_spec *spec;
 	struct hv_paths *paths;
 	unsigned char uuid[DOMAIN_UUID_BYTES];
 	struct process process;
 	int64_t expires_at_ms;
 	bool is_up;
+	struct hv_residue item;
 
 	/* Results. */
 	struct lv_facts facts;
 	struct lv_facts *list;
 	size_t count;
+	struct lv_census census;
+	struct hv_residue *residue;
+	size_t residue_count;
 
 	/* The caller; which one the verb says. */
 	union {
 		hv_done_fn done;
 		hv_start_fn start;
 		hv_list_fn list;
+		hv_survey_fn survey;
 	} fn;
 	void *arg;
 };

@@ -81,6 +81,7 @@ struct lv_place *lv_place_new(const char *uri, struct err *err)
 	place->uri = xstrdup(uri);
 	if (strcmp(uri, SYSTEM_URI) == 0) {
 		place->pid_dir = xstrdup("/run/libvirt/qemu");
+		place->old_log_dir = xstrdup("/var/log/libvirt/qemu");
 		return steal_ptr(&place);
 	}
 	if (strncmp(uri, EMBED_PREFIX, strlen(EMBED_PREFIX)) != 0) {
@@ -94,6 +95,7 @@ struct lv_place *lv_place_new(const char *uri, struct err *err)
 	}
 	place->pid_dir = xasprintf("%s/run/qemu", place->root);
 	place->log_dir = xasprintf("%s/log/qemu", place->root);
+	place->old_log_dir = xstrdup(place->log_dir);
 	return steal_ptr(&place);
 }
 
@@ -106,6 +108,7 @@ void lv_place_free(struct lv_place *place)
 	free(place->root);
 	free(place->pid_dir);
 	free(place->log_dir);
+	free(place->old_log_dir);
 	free(place);
 }
 

@@ -17,9 +17,10 @@
 
 struct lv_place {
 	char *uri;
-	char *root;    /* of the embedded driver; NULL: a libvirtd elsewhere */
-	char *pid_dir; /* holds NAME.pid of each running domain */
-	char *log_dir; /* holds NAME.log; NULL: libvirtd's own affair */
+	char *root;        /* of the embedded driver; NULL: a libvirtd elsewhere */
+	char *pid_dir;     /* holds NAME.pid of each running domain */
+	char *log_dir;     /* holds NAME.log; NULL: libvirtd's own affair, while the domain lives */
+	char *old_log_dir; /* holds the logs of domains that ended */
 };
 
 /* "qemu:///system" or "qemu:///embed?root=/DIR". */

@@ -1,5 +1,6 @@
 #include "hv/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -127,6 +129,155 @@ int process_open(const struct process *process, const char *name, int *ret_fd, s
 		return err_set(
 			err, ERR_NOT_FOUND, "process %d doesn't run %s", (int)process->pid, name);
 	}
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
+int64_t process_started_at_ms(const struct process *process)
+{
+	long ticks = sysconf(_SC_CLK_TCK);
+
+	if (process->pid <= 0 || ticks <= 0) {
+		return 0;
+	}
+	int64_t after_boot_ms = (int64_t)(process->start * 1000 / (uint64_t)ticks);
+
+	return clock_wall_ms() - ((int64_t)clock_monotonic_ms() - after_boot_ms);
+}
+
+/* ---- the scan ---- */
+
+/* The kernel's name of it. /proc/PID/exe says more, but not to a daemon without CAP_SYS_PTRACE. */
+static bool is_qemu(pid_t pid)
+{
+	char path[64];
+	_cleanup_free_ char *comm = NULL;
+	struct err err;
+
+	snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+	return fs_read(path, 64, &comm, NULL, &err) == 0 &&
+	       (strncmp(comm, "qemu-system-", strlen("qemu-system-")) == 0 ||
+		       strncmp(comm, "qemu-kvm", strlen("qemu-kvm")) == 0);
+}
+
+bool process_args_name(const char *args, size_t len, const char *path)
+{
+	size_t path_len = strlen(path);
+	const char *end = args + len;
+
+	for (const char *at = memmem(args, len, path, path_len); at;
+		at = memmem(at + 1, (size_t)(end - at - 1), path, path_len)) {
+		const char *after = at + path_len;
+		/* What stands before a path in QEMU's options, and what ends a component. */
+		bool is_begin = at == args || strchr(":=\",", at[-1]) != NULL;
+		bool is_end = after == end || strchr("/\",", *after) != NULL;
+
+		if (is_begin && is_end) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int read_args(pid_t pid, char **ret, size_t *ret_len)
+{
+	char path[64];
+	struct err err;
+
+	snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+	return fs_read(path, CMDLINE_BYTES_MAX, ret, ret_len, &err);
+}
+
+/* "-name guest=NAME,debug-threads=on" */
+static void read_domain(const char *args, size_t len, char ret[PROCESS_DOMAIN_BYTES])
+{
+	ret[0] = '\0';
+	for (size_t at = 0; at < len; at += strlen(args + at) + 1) {
+		const char *name = args + at + strlen("guest=");
+
+		if (strncmp(args + at, "guest=", strlen("guest=")) == 0 &&
+			strcspn(name, ",") < PROCESS_DOMAIN_BYTES) {
+			snprintf(ret, PROCESS_DOMAIN_BYTES, "%.*s", (int)strcspn(name, ","), name);
+			return;
+		}
+	}
+}
+
+/* False: it is none of those, or has just ended. */
+static bool look_at(pid_t pid, const char *root, struct process_found *ret)
+{
+	struct process_found found = {.process.pid = pid};
+	char state;
+	struct err err;
+
+	if (!is_qemu(pid) || read_args(pid, &found.args, &found.len) != 0) {
+		return false;
+	}
+	if (!process_args_name(found.args, found.len, root) ||
+		read_stat(pid, &state, &found.process.start, &err) != 0 || is_dead_state(state)) {
+		free(found.args);
+		return false;
+	}
+	read_domain(found.args, found.len, found.domain);
+	*ret = found;
+	return true;
+}
+
+DEFINE_CLEANUP(DIR *, closedir)
+
+int process_scan(const char *root, struct process_found **ret, size_t *ret_count, struct err *err)
+{
+	_cleanup_(closedir_p) DIR *dir = opendir("/proc");
+	struct process_found *all = NULL;
+	struct process_found found;
+	size_t count = 0;
+
+	if (!dir) {
+		return err_sys(err, errno, "read /proc");
+	}
+	for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+		int64_t pid;
+		struct err ignored;
+
+		if (parse_int(entry->d_name, 1, INT32_MAX, &pid, &ignored) == 0 &&
+			look_at((pid_t)pid, root, &found)) {
+			all = xrealloc(all, count + 1, sizeof *all);
+			all[count++] = found;
+		}
+	}
+	*ret = all;
+	*ret_count = count;
+	return 0;
+}
+
+void process_scan_fini(struct process_found *found, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		free(found[i].args);
+	}
+	free(found);
+}
+
+int process_open_below(const struct process *process, const char *root,
+	char ret_domain[PROCESS_DOMAIN_BYTES], int *ret_fd, struct err *err)
+{
+	_cleanup_close_ int fd = pidfd_open(process->pid, 0);
+	struct process_found found;
+
+	if (fd < 0) {
+		return errno == ESRCH ? err_set(err, ERR_NOT_FOUND, "process %d is gone",
+						(int)process->pid)
+				      : err_sys(err, errno, "open process %d", (int)process->pid);
+	}
+	/* After the descriptor: what it holds now keeps its number. */
+	if (!look_at(process->pid, root, &found)) {
+		return err_set(err, ERR_NOT_FOUND, "process %d is gone", (int)process->pid);
+	}
+	free(found.args);
+	if (found.process.start != process->start) {
+		return err_set(err, ERR_NOT_FOUND, "process %d is another", (int)process->pid);
+	}
+	memcpy(ret_domain, found.domain, PROCESS_DOMAIN_BYTES);
 	*ret_fd = steal_fd(&fd);
 	return 0;
 }

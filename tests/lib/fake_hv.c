@@ -1,5 +1,6 @@
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "tests/lib/fake_hv_priv.h"
 
@@ -43,6 +44,7 @@ struct fake_entry *fake_entry_add(struct fake_hv *fake, const struct fake_domain
 	entry->domain = *domain;
 	entry->domain.facts.pid = fake->next_pid++;
 	entry->domain.facts.pid_start = (uint64_t)entry->domain.facts.pid * 10;
+	entry->domain.facts.started_at_ms = clock_wall_ms();
 	TAILQ_INSERT_TAIL(&fake->domains, entry, link);
 	return entry;
 }
@@ -102,6 +104,26 @@ void fake_hv_keep(struct fake_hv *fake, const char *path)
 			sizeof entry->domain);
 		TAILQ_INSERT_TAIL(&fake->domains, entry, link);
 	}
+}
+
+/* ---- residue ---- */
+
+struct fake_residue *fake_residue_find(const struct fake_hv *fake, const char *name)
+{
+	struct fake_residue *residue;
+
+	TAILQ_FOREACH (residue, &fake->residue, link) {
+		if (strcmp(residue->item.name, name) == 0) {
+			return residue;
+		}
+	}
+	return NULL;
+}
+
+void fake_residue_drop(struct fake_hv *fake, struct fake_residue *residue)
+{
+	TAILQ_REMOVE(&fake->residue, residue, link);
+	free(residue);
 }
 
 /* ---- the interface ---- */
@@ -263,6 +285,48 @@ static void fake_list(struct hv *hv, hv_list_fn done, void *arg)
 	fake_jobs_start(job->fake);
 }
 
+/* The others, and what no domain uses. */
+static void gather_rest(struct fake_job *job)
+{
+	struct fake_entry *entry;
+	struct fake_residue *residue;
+
+	TAILQ_FOREACH (entry, &job->fake->domains, link) {
+		if (entry->domain.is_foreign) {
+			job->others = xrealloc(
+				job->others, job->other_count + 1, sizeof *job->others);
+			job->others[job->other_count++] = (struct hv_other){
+				.instance = FAKE_OTHER_INSTANCE, .facts = entry->domain.facts};
+		}
+	}
+	TAILQ_FOREACH (residue, &job->fake->residue, link) {
+		if (!residue->item.id[0] || !fake_entry_find(job->fake, residue->item.id)) {
+			job->residue = xrealloc(
+				job->residue, job->residue_count + 1, sizeof *job->residue);
+			job->residue[job->residue_count++] = residue->item;
+		}
+	}
+}
+
+static void fake_survey(struct hv *hv, hv_survey_fn done, void *arg)
+{
+	struct fake_job *job = fake_job_new(fake_of(hv), FAKE_HV_SURVEY, "*", arg);
+
+	job->survey_done = done;
+	gather(job);
+	gather_rest(job);
+	fake_jobs_start(job->fake);
+}
+
+static void fake_residue_remove(
+	struct hv *hv, const struct hv_residue *item, hv_done_fn done, void *arg)
+{
+	struct fake_job *job = simple_job(hv, FAKE_HV_RESIDUE_REMOVE, item->id, done, arg);
+
+	job->item = *item;
+	fake_jobs_start(job->fake);
+}
+
 static const struct hv_ops fake_ops = {
 	.open = fake_open,
 	.close = fake_close,
@@ -278,6 +342,8 @@ static const struct hv_ops fake_ops = {
 	.set_expiry = fake_set_expiry,
 	.set_link = fake_set_link,
 	.list = fake_list,
+	.survey = fake_survey,
+	.residue_remove = fake_residue_remove,
 };
 
 /* ---- for tests ---- */
@@ -297,6 +363,7 @@ struct fake_hv *fake_hv_new(struct loop *loop)
 		.qemu_version = "0"};
 	TAILQ_INIT(&fake->jobs);
 	TAILQ_INIT(&fake->domains);
+	TAILQ_INIT(&fake->residue);
 	return fake;
 }
 
@@ -308,6 +375,9 @@ void fake_hv_free(struct fake_hv *fake)
 	fake->kept_in = NULL;
 	while (!TAILQ_EMPTY(&fake->domains)) {
 		fake_entry_drop(fake, TAILQ_FIRST(&fake->domains));
+	}
+	while (!TAILQ_EMPTY(&fake->residue)) {
+		fake_residue_drop(fake, TAILQ_FIRST(&fake->residue));
 	}
 	free(fake);
 }
@@ -365,6 +435,23 @@ struct fake_domain *fake_hv_add(struct fake_hv *fake, const char *id)
 
 	snprintf(domain.facts.id, sizeof domain.facts.id, "%s", id);
 	return &fake_entry_add(fake, &domain)->domain;
+}
+
+void fake_hv_add_residue(struct fake_hv *fake, enum hv_residue_kind kind, const char *id,
+	const char *name, int64_t since_ms)
+{
+	struct fake_residue *residue = xnew(struct fake_residue);
+
+	residue->item.kind = kind;
+	residue->item.since_ms = since_ms;
+	snprintf(residue->item.id, sizeof residue->item.id, "%s", id);
+	snprintf(residue->item.name, sizeof residue->item.name, "%s", name);
+	TAILQ_INSERT_TAIL(&fake->residue, residue, link);
+}
+
+bool fake_hv_has_residue(const struct fake_hv *fake, const char *name)
+{
+	return fake_residue_find(fake, name) != NULL;
 }
 
 void fake_hv_stop_domain(struct fake_hv *fake, const char *id, bool is_told)

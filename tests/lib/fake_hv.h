@@ -58,8 +58,12 @@ enum fake_hv_op {
 	FAKE_HV_SET_EXPIRY,
 	FAKE_HV_SET_LINK,
 	FAKE_HV_LIST,
+	FAKE_HV_SURVEY,
+	FAKE_HV_RESIDUE_REMOVE,
 	FAKE_HV_OP_MAX
 };
+
+#define FAKE_OTHER_INSTANCE "ffffffffffffffff" /* whose the foreign domains are */
 
 struct fake_hv;
 
@@ -84,7 +88,7 @@ bool fake_hv_is_open(const struct fake_hv *fake);
 
 struct fake_domain {
 	struct hv_facts facts;
-	bool is_foreign; /* of another instance: listed to nobody */
+	bool is_foreign; /* of another instance: can only be seen in surveys */
 	bool has_network;
 	bool is_link_up;
 	bool was_link_up; /* ever */
@@ -103,6 +107,14 @@ void fake_hv_stop_domain(struct fake_hv *fake, const char *id, bool is_told);
 /* Says that something happened, whether or not it did; or that a late call for @id came back. */
 void fake_hv_tell(struct fake_hv *fake, const char *id, enum hv_event event);
 void fake_hv_tell_late(struct fake_hv *fake, const char *id);
+
+/* ---- residue ---- */
+
+/* What outlived a domain; @id may be "". The survey tells it unless a domain of that id is there.
+ */
+void fake_hv_add_residue(struct fake_hv *fake, enum hv_residue_kind kind, const char *id,
+	const char *name, int64_t since_ms);
+bool fake_hv_has_residue(const struct fake_hv *fake, const char *name);
 
 /* For fake_guest: which channels have a machine behind them, and when that changes. */
 typedef void (*fake_hv_watch_fn)(void *arg, const char *agent_socket, bool is_up);

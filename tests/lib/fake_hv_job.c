@@ -72,6 +72,19 @@ static int act_start(struct fake_job *job, struct err *err)
 	return 0;
 }
 
+static int act_residue_remove(struct fake_job *job, struct err *err)
+{
+	struct fake_residue *residue = fake_residue_find(job->fake, job->item.name);
+
+	if (job->id[0] && fake_entry_find(job->fake, job->id)) {
+		return err_set(err, ERR_CONFLICT, "a domain uses it");
+	}
+	if (residue) {
+		fake_residue_drop(job->fake, residue);
+	}
+	return 0;
+}
+
 static int act(struct fake_job *job, struct err *err)
 {
 	struct fake_hv *fake = job->fake;
@@ -96,7 +109,10 @@ static int act(struct fake_job *job, struct err *err)
 		}
 		return 0;
 	case FAKE_HV_LIST:
+	case FAKE_HV_SURVEY:
 		return 0;
+	case FAKE_HV_RESIDUE_REMOVE:
+		return act_residue_remove(job, err);
 	case FAKE_HV_RESUME:
 	case FAKE_HV_SET_EXPIRY:
 	case FAKE_HV_SET_LINK:
@@ -120,9 +136,23 @@ static int act(struct fake_job *job, struct err *err)
 
 /* ---- jobs ---- */
 
+static void answer_survey(struct fake_job *job, const struct err *err)
+{
+	const struct hv_survey survey = {.domains = job->facts,
+		.domain_count = job->count,
+		.others = job->others,
+		.other_count = job->other_count,
+		.residue = job->residue,
+		.residue_count = job->residue_count};
+
+	job->survey_done(job->arg, err ? NULL : &survey, err);
+}
+
 static void answer(struct fake_job *job, const struct err *err)
 {
-	if (job->op == FAKE_HV_LIST) {
+	if (job->op == FAKE_HV_SURVEY) {
+		answer_survey(job, err);
+	} else if (job->op == FAKE_HV_LIST) {
 		if (err) {
 			job->list_done(job->arg, NULL, 0, err);
 		} else {
@@ -144,6 +174,8 @@ void fake_job_free(struct fake_job *job)
 	free(job->overlay_next);
 	free(job->run_dir);
 	free(job->facts);
+	free(job->others);
+	free(job->residue);
 	free(job);
 }
 

@@ -30,17 +30,28 @@ struct fake_job {
 	char *run_dir;
 	int64_t expires_at_ms;
 	bool is_up;
-	struct hv_facts *facts; /* LIST */
+	struct hv_facts *facts; /* LIST, SURVEY */
 	size_t count;
+	struct hv_other *others; /* SURVEY */
+	size_t other_count;
+	struct hv_residue *residue;
+	size_t residue_count;
+	struct hv_residue item; /* RESIDUE_REMOVE */
 	hv_done_fn done;
 	hv_start_fn start_done;
 	hv_list_fn list_done;
+	hv_survey_fn survey_done;
 	void *arg;
 };
 
 struct fake_entry {
 	TAILQ_ENTRY(fake_entry) link; /* fake_hv.domains */
 	struct fake_domain domain;
+};
+
+struct fake_residue {
+	TAILQ_ENTRY(fake_residue) link; /* fake_hv.residue */
+	struct hv_residue item;
 };
 
 struct fake_hv {
@@ -54,6 +65,7 @@ struct fake_hv {
 	unsigned next_disk;
 	TAILQ_HEAD(, fake_job) jobs;
 	TAILQ_HEAD(, fake_entry) domains;
+	TAILQ_HEAD(, fake_residue) residue;
 	struct fake_script scripts[FAKE_HV_OP_MAX];
 	unsigned calls[FAKE_HV_OP_MAX];
 	char *kept_in; /* NULL: nowhere */
@@ -67,6 +79,8 @@ struct fake_entry *fake_entry_add(struct fake_hv *fake, const struct fake_domain
 void fake_entry_drop(struct fake_hv *fake, struct fake_entry *entry);
 /* Where domains outlive the process: after every change. */
 void fake_save(const struct fake_hv *fake);
+struct fake_residue *fake_residue_find(const struct fake_hv *fake, const char *name);
+void fake_residue_drop(struct fake_hv *fake, struct fake_residue *residue);
 void fake_watch_tell(struct fake_hv *fake, const char *agent_socket, bool is_up);
 
 /* fake_hv_job.c: a call is made with fake_job_new(), filled, and let go by fake_jobs_start(). */
