@@ -239,8 +239,9 @@ static struct lv_job *new_job(struct hv *hv, enum lv_verb verb, const char *id, 
 
 	loop_assert();
 	job->owner = this;
-	job->target = (struct lv_target){
-		.instance = this->instance, .pid_dir = this->place->pid_dir};
+	job->target = (struct lv_target){.instance = this->instance,
+		.pid_dir = this->place->pid_dir,
+		.root = this->place->root};
 	job->host = &this->host;
 	job->place = this->place;
 	job->starts = &this->starts;

@@ -19,7 +19,8 @@
  *
  * Ending a domain: its process is pinned by a pidfd *before* libvirt is told, since libvirt removes
  * the pid file on the way. libvirt sends TERM and after a while KILL, and returns when the process
- * is gone from its point of view. The pidfd then says whether that is so; if not, we kill.
+ * is gone from its point of view. The pidfd then says whether that is so; if not, we kill. So we do
+ * with the process of a domain that libvirt has lost, as it does when its status file is damaged.
  */
 
 #define EXIT_GRACE_MS 2000 /* after libvirt said it is over */
@@ -182,6 +183,28 @@ static int await_exit(int pidfd, struct err *err)
 	return err_set(err, ERR_TIMEOUT, "the virtual machine's process doesn't end");
 }
 
+/* The process of a domain that libvirt doesn't know, by its command line. */
+static struct process find_lost_process(const struct lv_target *target, const char *id)
+{
+	struct process process = {0};
+	char name[DOMAIN_NAME_BYTES];
+	struct process_found *found;
+	size_t count;
+	struct err err;
+
+	if (!target->root || process_scan(target->root, &found, &count, &err) != 0) {
+		return process;
+	}
+	domain_name(name, target->instance, id);
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(found[i].domain, name) == 0) {
+			process = found[i].process;
+		}
+	}
+	process_scan_fini(found, count);
+	return process;
+}
+
 /* A pidfd of @process, or -1 where it isn't there any more. */
 static int pin(const struct lv_target *target, const char *id, const struct process *process)
 {
@@ -210,6 +233,8 @@ int lv_domain_destroy_blocking(const struct lv_target *target, const char *id,
 		struct process current = find_process(target, target->instance, id);
 
 		process = current.pid ? current : process;
+	} else if (process.pid == 0) {
+		process = find_lost_process(target, id);
 	}
 	_cleanup_close_ int pidfd = pin(target, id, &process);
 

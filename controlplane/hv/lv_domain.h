@@ -21,6 +21,7 @@ struct lv_target {
 	virConnectPtr conn;
 	const char *instance;
 	const char *pid_dir; /* libvirt's NAME.pid files */
+	const char *root;    /* of the embedded driver; NULL: none */
 };
 
 /* What is known of a domain, with what only this folder needs. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -76,6 +77,34 @@ int paths_remove_home(const char *state_dir, const char *id, struct err *err)
 	_cleanup_free_ char *home = home_path(state_dir, id);
 
 	return fs_remove_tree(home, err);
+}
+
+/* 0: it isn't there. */
+static int64_t changed_ms(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0
+		       ? (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000
+		       : 0;
+}
+
+int64_t paths_changed_ms(
+	const char *state_dir, const char *run_dir, const char *id, bool *ret_has_home)
+{
+	_cleanup_free_ char *home = home_path(state_dir, id);
+	_cleanup_(paths_fini) struct hv_paths paths;
+
+	paths_init(&paths, state_dir, run_dir, id);
+	const int64_t times[] = {changed_ms(home), changed_ms(paths.disk_dir),
+		changed_ms(paths.overlay), changed_ms(paths.run_dir)};
+	int64_t last = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
+		last = MAX(last, times[i]);
+	}
+	*ret_has_home = times[0] > 0;
+	return last;
 }
 
 static void add_id(struct paths_list *list, const char *id)

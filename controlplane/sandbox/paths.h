@@ -14,7 +14,9 @@
  * Uses:    base, hv.h.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 #include "hv/hv.h"
@@ -30,6 +32,11 @@ void paths_fini(struct hv_paths *paths);
 /* The directory around disk_dir, which is the daemon's own. */
 int paths_make_home(const char *state_dir, const char *id, struct err *err);
 int paths_remove_home(const char *state_dir, const char *id, struct err *err);
+
+/* When something in them changed last, wall clock; 0: none is there. @ret_has_home: not only the
+ * run directory is. */
+int64_t paths_changed_ms(
+	const char *state_dir, const char *run_dir, const char *id, bool *ret_has_home);
 
 /* Ids of all sandboxes that have a directory, each once. What isn't named like one is left out. */
 struct paths_list {

@@ -5,20 +5,19 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"
-#include "sandbox/paths.h"
 #include "sandbox/sandbox_priv.h"
 
 /*
  * Theory of operation
  *
- * A pass asks the hypervisor for all domains of this instance and compares them with the rows and
- * with the directories. It runs once the hypervisor is ready, every PERIOD_MS after that, and when
- * something suggests it (a call that came back late). What to do about a row and a domain is a
- * table (reconcile_table.c); this file gathers and acts.
+ * A pass asks the hypervisor for all domains of this instance and compares them with the live rows.
+ * What has no live row is strays.c's affair, which has a pass of its own after it. It runs once the
+ * hypervisor is ready, every PERIOD_MS after that, and when something suggests it (a call that came
+ * back late). What to do about a row and a domain is a table (reconcile_table.c); this file gathers
+ * and acts.
  *
  * The list is a little old when it arrives. So only sandboxes that nobody works on and whose state
- * hasn't changed since the list was asked for are judged; what is removed without a row is removed
- * by its id, and ids are never used twice.
+ * hasn't changed since the list was asked for are judged.
  *
  * The first pass opens the service. A domain that can't be told yet holds it back, but not for
  * ever.
@@ -28,17 +27,8 @@
 #define UNSETTLED_MS      300
 #define FAILED_MS         2000
 #define FIRST_PATIENCE_MS 15000
-#define HELD_UID_MS       (10 * MS_PER_MINUTE)
 
-/* Something without a row that is being removed. */
-struct stray {
-	TAILQ_ENTRY(stray) link; /* sandboxes.strays */
-	struct sandboxes *all;
-	char id[ID_BYTES];
-	struct hv_paths paths;
-};
-
-static bool is_busy(const struct sandbox *sb)
+bool sandbox_is_busy(const struct sandbox *sb)
 {
 	return sb->plan.phase != PLAN_DONE || sb->end_reason;
 }
@@ -77,45 +67,25 @@ static void attach(struct sandbox *sb, const struct hv_facts *facts)
 	egress_update(sb);
 }
 
-static struct stray *stray_new(struct sandboxes *all, const char *id)
+static void on_reaped(void *arg, const struct err *err)
 {
-	struct stray *stray = xnew(struct stray);
-
-	stray->all = all;
-	snprintf(stray->id, sizeof stray->id, "%s", id);
-	all->strays_due++;
-	TAILQ_INSERT_TAIL(&all->strays, stray, link);
-	return stray;
-}
-
-static void stray_free(struct stray *stray)
-{
-	TAILQ_REMOVE(&stray->all->strays, stray, link);
-	stray->all->strays_due--;
-	paths_fini(&stray->paths);
-	free(stray);
-}
-
-static void on_stray_destroyed(void *arg, const struct err *err)
-{
-	struct stray *stray = arg;
+	struct sandbox *sb = arg;
 
 	if (err) {
-		log_failure(LOG_LEVEL_WARN, "stray domain not removed, will retry", err, "sb=%s",
-			stray->id);
-	} else {
-		/* For its directories. */
-		reconcile_soon(stray->all, 0);
+		log_failure(LOG_LEVEL_WARN, "domain of a stopped sandbox not removed, will retry",
+			err, "sb=%s", sb->row->id);
 	}
-	stray_free(stray);
+	sandbox_release(sb);
 }
 
-static void reap_domain(struct sandboxes *all, const char *id)
+/* It should not be: the row says that there is none. */
+static void reap_domain(struct sandbox *sb)
 {
-	log_warn("stray domain", "sb=%s", id);
-	struct stray *stray = stray_new(all, id);
+	struct hv *hv = sb->all->hv;
 
-	all->hv->ops->destroy(all->hv, id, on_stray_destroyed, stray);
+	log_warn("domain of a stopped sandbox", "sb=%s", sb->row->id);
+	sandbox_hold(sb);
+	hv->ops->destroy(hv, sb->row->id, on_reaped, sb);
 }
 
 /* Once: the record says it from then on. */
@@ -171,7 +141,7 @@ static void act_on_row(
 		sandbox_domain_ended(sb, "lost");
 		break;
 	case RECONCILE_LOST:
-		sandbox_destroy(sb, "lost: its disk is gone");
+		sandbox_destroy(sb, RECONCILE_LOST_REASON);
 		break;
 	case RECONCILE_REDO:
 		restart_redo(sb, facts && facts->state != HV_DOMAIN_SHUTOFF);
@@ -181,7 +151,7 @@ static void act_on_row(
 		sandbox_resume_end(sb, "interrupted");
 		break;
 	case RECONCILE_END:
-		reap_domain(sb->all, sb->row->id);
+		reap_domain(sb);
 		break;
 	case RECONCILE_KEEP:
 	case RECONCILE_WAIT:
@@ -224,6 +194,11 @@ static enum reconcile_disk disk_of(const struct sandbox *sb)
 								       : RECONCILE_DISK;
 }
 
+enum reconcile_action reconcile_judge(const struct sandbox *sb, const struct hv_facts *own)
+{
+	return reconcile_decide(row_of(sb), reconcile_domain_of(own), disk_of(sb));
+}
+
 /* How many can't be told yet. */
 static size_t judge_rows(struct sandboxes *all, const struct hv_facts *facts, size_t count)
 {
@@ -231,12 +206,11 @@ static size_t judge_rows(struct sandboxes *all, const struct hv_facts *facts, si
 	struct sandbox *sb;
 
 	TAILQ_FOREACH (sb, &all->live, link) {
-		if (is_busy(sb) || sb->changed_seq > all->reconcile_seq) {
+		if (sandbox_is_busy(sb) || sb->changed_seq > all->reconcile_seq) {
 			continue;
 		}
 		const struct hv_facts *own = find_facts(facts, count, sb->row->id);
-		enum reconcile_action action = reconcile_decide(
-			row_of(sb), reconcile_domain_of(own), disk_of(sb));
+		enum reconcile_action action = reconcile_judge(sb, own);
 
 		unsettled += action == RECONCILE_WAIT;
 		act_on_row(sb, action, own);
@@ -244,112 +218,16 @@ static size_t judge_rows(struct sandboxes *all, const struct hv_facts *facts, si
 	return unsettled;
 }
 
-static size_t judge_domains(struct sandboxes *all, const struct hv_facts *facts, size_t count)
+/* Domains without a live row that can't be told yet. */
+static size_t count_unsettled(struct sandboxes *all, const struct hv_facts *facts, size_t count)
 {
 	size_t unsettled = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		if (sandbox_find_id(all, facts[i].id)) {
-			continue;
-		}
-		if (facts[i].state == HV_DOMAIN_UNSETTLED) {
-			unsettled++;
-		} else {
-			reap_domain(all, facts[i].id);
-		}
+		unsettled += facts[i].state == HV_DOMAIN_UNSETTLED &&
+			     !sandbox_find_id(all, facts[i].id);
 	}
 	return unsettled;
-}
-
-static void on_stray_removed(void *arg, const struct err *err)
-{
-	struct stray *stray = arg;
-	struct sandboxes *all = stray->all;
-	struct err home_err;
-
-	if (!err && paths_remove_home(all->config.state_dir, stray->id, &home_err) != 0) {
-		err = &home_err;
-	}
-	if (err) {
-		log_failure(LOG_LEVEL_WARN, "stray files not removed, will retry", err, "sb=%s",
-			stray->id);
-	}
-	stray_free(stray);
-}
-
-static bool is_in(const struct paths_list *list, const char *id)
-{
-	for (size_t i = 0; i < list->count; i++) {
-		if (strcmp(list->ids[i], id) == 0) {
-			return true;
-		}
-	}
-	return false;
-}
-
-/* Gives uids back that ended rows own, once nothing of them has been seen for long enough. */
-static int release_uids(struct sandboxes *all, const struct hv_facts *facts, size_t count,
-	const struct paths_list *files, struct err *err)
-{
-	_cleanup_store_sandbox_list_ struct store_sandbox_list list = {0};
-	bool is_any_left = false;
-
-	if (store_sandbox_list_owning(all->store, &list, err) != 0) {
-		return -1;
-	}
-	for (size_t i = 0; i < list.count; i++) {
-		const struct store_sandbox *row = list.rows[i];
-		const struct store_sandbox_change change = {
-			.state = row->state, .releases_uid = true};
-
-		if (row->ended_at_ms == 0) {
-			continue;
-		}
-		if (find_facts(facts, count, row->id) || is_in(files, row->id) ||
-			clock_wall_ms() - row->ended_at_ms < HELD_UID_MS) {
-			is_any_left = true;
-		} else if (store_sandbox_set_state(all->store, row->id, &change, err) != 0) {
-			return -1;
-		}
-	}
-	all->has_held_uids = is_any_left;
-	return 0;
-}
-
-/* Directories without a live row, and without a domain that could still use them. */
-static void reap_files(struct sandboxes *all, const struct hv_facts *facts, size_t count,
-	const struct paths_list *files)
-{
-	for (size_t i = 0; i < files->count; i++) {
-		const char *id = files->ids[i];
-
-		if (sandbox_find_id(all, id) || find_facts(facts, count, id)) {
-			continue;
-		}
-		log_warn("stray files", "sb=%s", id);
-		struct stray *stray = stray_new(all, id);
-
-		paths_init(&stray->paths, all->config.state_dir, all->config.run_dir, id);
-		all->hv->ops->disk_remove(all->hv, id, &stray->paths, on_stray_removed, stray);
-	}
-}
-
-static void judge_files(struct sandboxes *all, const struct hv_facts *facts, size_t count)
-{
-	struct paths_list files;
-	struct err err;
-
-	if (paths_list(all->config.state_dir, all->config.run_dir, &files, &err) != 0) {
-		log_failure(LOG_LEVEL_WARN, "can't look for stray files, will retry", &err,
-			"live=%zu", all->count);
-		return;
-	}
-	reap_files(all, facts, count, &files);
-	if (all->has_held_uids && release_uids(all, facts, count, &files, &err) != 0) {
-		log_failure(LOG_LEVEL_WARN, "can't release uids, will retry", &err, "live=%zu",
-			all->count);
-	}
-	paths_list_fini(&files);
 }
 
 static void first_pass_done(struct sandboxes *all)
@@ -370,18 +248,14 @@ static void on_list(void *arg, const struct hv_facts *facts, size_t count, const
 		reconcile_soon(all, FAILED_MS);
 		return;
 	}
-	size_t unsettled = judge_rows(all, facts, count);
+	size_t unsettled = judge_rows(all, facts, count) + count_unsettled(all, facts, count);
 
-	/* What is being removed from the last pass isn't begun once more. */
-	if (all->strays_due == 0) {
-		unsettled += judge_domains(all, facts, count);
-		judge_files(all, facts, count);
-	}
 	if (!all->is_reconciled &&
 		(unsettled == 0 ||
 			clock_monotonic_ms() - all->reconcile_since_ms >= FIRST_PATIENCE_MS)) {
 		first_pass_done(all);
 	}
+	strays_soon(all, 0);
 	reconcile_soon(all, all->is_reconcile_wanted ? 0
 			    : unsettled > 0          ? UNSETTLED_MS
 						     : PERIOD_MS);
@@ -393,7 +267,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	if (!all->is_hv_ready) {
+	if (!all->is_hv_ready || all->config.is_inspection) {
 		/* on_ready sets the timer again. */
 		return;
 	}
@@ -425,15 +299,11 @@ void reconcile_soon(struct sandboxes *all, unsigned ms)
 
 void reconcile_init(struct sandboxes *all)
 {
-	TAILQ_INIT(&all->strays);
 	all->reconcile_timer = evtimer_new(loop_base(all->loop), on_turn, all);
 	ASSERT(all->reconcile_timer != NULL);
 }
 
 void reconcile_fini(struct sandboxes *all)
 {
-	while (!TAILQ_EMPTY(&all->strays)) {
-		stray_free(TAILQ_FIRST(&all->strays));
-	}
 	event_free(all->reconcile_timer);
 }

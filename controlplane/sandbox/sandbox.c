@@ -332,6 +332,7 @@ struct sandboxes *sandboxes_new(struct loop *loop, const struct sandboxes_config
 	all->egress_why = xstrdup("the host filter has not been set up");
 	reaper_init(all);
 	reconcile_init(all);
+	strays_init(all);
 	return all;
 }
 
@@ -369,6 +370,7 @@ void sandboxes_free(struct sandboxes *all)
 	}
 	reaper_fini(all);
 	reconcile_fini(all);
+	strays_fini(all);
 	drop_all(&all->live);
 	drop_all(&all->ended);
 	free((char *)all->config.state_dir);
@@ -383,7 +385,8 @@ void sandboxes_free(struct sandboxes *all)
 
 static void on_hv_event(void *arg, const char *id, enum hv_event event)
 {
-	struct sandbox *sb = sandbox_find_id(arg, id);
+	struct sandboxes *all = arg;
+	struct sandbox *sb = all->config.is_inspection ? NULL : sandbox_find_id(all, id);
 
 	if (sb && (event == HV_EVENT_STOPPED || event == HV_EVENT_LOST)) {
 		sandbox_domain_ended(sb, event == HV_EVENT_LOST ? "lost" : "guest_shutdown");
@@ -421,6 +424,7 @@ static void on_hv_ready(void *arg, bool is_ready, const struct err *err)
 		plan_retry_now(&sb->plan);
 	}
 	reconcile_soon(all, 0);
+	strays_kick(all);
 }
 
 static int load(struct sandboxes *all, struct err *err)

@@ -44,8 +44,10 @@ struct sandboxes_config {
 	uint64_t exec_output_cap;   /* bytes kept of a command's outputs */
 	unsigned max_lifetime_minutes; /* no expiry lies further ahead than this */
 	bool is_network_none_default;  /* network.default=none */
-	char *const *guest_env;        /* operator's guest.env for every sandbox */
-	const char *guest_ca_pem;      /* contents of guest.ca_file, or NULL */
+	uint64_t stray_grace_ms;       /* nothing younger is a stray */
+	bool is_inspection;     /* nothing is done by itself: for strays_find() without a daemon */
+	char *const *guest_env; /* operator's guest.env for every sandbox */
+	const char *guest_ca_pem; /* contents of guest.ca_file, or NULL */
 };
 
 struct sandboxes *sandboxes_new(struct loop *loop, const struct sandboxes_config *config,

@@ -42,6 +42,7 @@ enum stop_phase { STOP_IDLE, STOP_ASKED, STOP_KILLING };
 enum boot_wait { BOOT_WAITS_FOR_NOTHING, BOOT_WAITS_TO_GO_ON, BOOT_WAITS_TO_CONFIGURE };
 
 struct extend_request; /* extend.c */
+struct strays_call;    /* strays.c */
 
 struct sandbox {
 	TAILQ_ENTRY(sandbox) link; /* sandboxes.live or .ended */
@@ -136,9 +137,12 @@ struct sandboxes {
 	uint64_t reconcile_seq;
 	uint64_t reconcile_at_ms;    /* when the timer fires */
 	uint64_t reconcile_since_ms; /* the first pass began */
-	TAILQ_HEAD(, stray) strays;
-	unsigned strays_due;
-	bool has_held_uids; /* ended rows may own a uid */
+
+	/* strays.c */
+	TAILQ_HEAD(, strays_call) strays_calls; /* the first one is under way */
+	struct event *strays_timer;
+	uint64_t strays_at_ms; /* when it fires */
+	bool has_held_uids;    /* ended rows may own a uid */
 };
 
 /* ---- sandbox.c ---- */
@@ -158,6 +162,8 @@ void sandbox_retire(struct sandbox *sb);
 /* 0 when guest operations are legal. */
 int sandbox_check_running(const struct sandbox *sb, struct err *err);
 bool sandbox_is_due(const struct sandbox *sb, int64_t now_ms);
+/* Its plan is under way, or is about to be: it isn't judged. */
+bool sandbox_is_busy(const struct sandbox *sb);
 
 /* ---- boot.c: the steps that lead to a running guest ---- */
 
@@ -261,6 +267,19 @@ void reaper_fini(struct sandboxes *all);
 
 /* ---- reconcile.c ---- */
 
+#define RECONCILE_LOST_REASON "lost: its disk is gone"
+
+/* What is to be done about a live one with that domain; NULL: none. Looks at its disk. */
+enum reconcile_action reconcile_judge(const struct sandbox *sb, const struct hv_facts *own);
 void reconcile_init(struct sandboxes *all);
 void reconcile_soon(struct sandboxes *all, unsigned ms);
 void reconcile_fini(struct sandboxes *all);
+
+/* ---- strays.c ---- */
+
+void strays_init(struct sandboxes *all);
+/* A pass of our own, once everything is checked. */
+void strays_soon(struct sandboxes *all, unsigned ms);
+/* Calls that wait for the hypervisor may go on. */
+void strays_kick(struct sandboxes *all);
+void strays_fini(struct sandboxes *all);
