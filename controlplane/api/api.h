@@ -38,6 +38,7 @@
 	X(KEY_REVOKE)                                                                              \
 	X(IMAGE_LIST)                                                                              \
 	X(DOCTOR)                                                                                  \
+	X(STRAYS)                                                                                  \
 	X(STATUS)
 
 enum api_op {

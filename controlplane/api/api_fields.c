@@ -176,3 +176,10 @@ const struct api_field api_fields_key_one[] = {
 		.max = NAME_MAX_BYTES, .doc = "The key's id"},
 	{NULL},
 };
+
+const struct api_field api_fields_strays[] = {
+	{"reap", API_BOOL, API_IN_BODY, .default_text = "false", .doc = "Remove them"},
+	{"all_instances", API_BOOL, API_IN_BODY, .default_text = "false",
+		.doc = "List domains of other instances on this host, too. They are never removed"},
+	{NULL},
+};

@@ -22,3 +22,4 @@ extern const struct api_field api_fields_account_create[];
 extern const struct api_field api_fields_key_create[];
 extern const struct api_field api_fields_key_list[];
 extern const struct api_field api_fields_key_one[];
+extern const struct api_field api_fields_strays[];

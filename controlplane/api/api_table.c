@@ -109,6 +109,15 @@ static const struct api_row rows[] = {
 		API_ADMIN_SOCKET, 200, api_fields_none,
 		"Check the host: each finding comes with its fix.",
 		"`{findings: […]}`."},
+	[API_STRAYS] = {API_STRAYS, "strays", API_POST, "/v1/admin/strays", API_SCOPE_ADMIN,
+		API_ADMIN_SOCKET, 200, api_fields_strays,
+		"List what is real without a live record, and live records without anything real; remove "
+		"it where asked to.",
+		"`{data: [{kind, id, account, instance, what, since, age_seconds, reason, reaped, error}, "
+		"…], reaped, left, young}`. `kind` is `domain`, `record`, `disk`, `sockets`, `process`, "
+		"`log` or `leftover`; `instance` is null for our own; `left` counts our own that are "
+		"still there, `young` what is younger than the grace period and therefore neither "
+		"listed nor removed."},
 	[API_STATUS] = {API_STATUS, "status", API_GET, "/v1/admin/status", API_SCOPE_ADMIN,
 		API_ADMIN_SOCKET, 200, api_fields_none,
 		"Show how the daemon is.",

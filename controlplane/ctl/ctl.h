@@ -82,6 +82,9 @@ int ctl_call(struct ctl *ctl, const struct ctl_verb *verb, const char *id, json_
 int ctl_call_request(struct ctl *ctl, const struct ctl_verb *verb,
 	const struct rest_request *request, struct rest_response *ret);
 
+/* The path of the admin socket that the options and the environment name. The caller frees. */
+char *ctl_admin_socket(const struct ctl *ctl);
+
 /* ---- output (ctl_out.c) ---- */
 
 struct ctl_column {
@@ -122,3 +125,4 @@ int ctl_key_list(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **
 int ctl_key_revoke(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_images(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_doctor(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_strays(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);

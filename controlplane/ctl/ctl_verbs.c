@@ -38,5 +38,12 @@ const struct ctl_verb ctl_verbs[] = {
 		ctl_images},
 	{NULL, "doctor", "", "Checks the host and says how to fix what is wrong", API_DOCTOR, true,
 		ctl_doctor},
+	{NULL, "strays", "",
+		"Lists what is left without a live record, and removes it with --reap; also while "
+		"the "
+		"service is down, with --config FILE for its settings. Exits with 0: none are "
+		"left, 1: "
+		"some are, others: it failed",
+		API_STRAYS, true, ctl_strays},
 };
 const size_t ctl_verb_count = ARRAY_SIZE(ctl_verbs);

@@ -16,8 +16,7 @@ static const char *environment(const char *name)
 	return value && value[0] ? value : NULL;
 }
 
-/* The caller frees. */
-static char *admin_socket(const struct ctl *ctl)
+char *ctl_admin_socket(const struct ctl *ctl)
 {
 	const char *socket = ctl->socket ? ctl->socket : environment("PADDOCK_ADMIN_SOCKET");
 	const char *dir = environment("PADDOCK_STATE_DIR");
@@ -41,7 +40,7 @@ static void print_failure(const struct err *err, const struct rest_response *res
 static int make_client(struct ctl *ctl, const struct ctl_verb *verb)
 {
 	bool is_local = verb->is_admin || ctl->socket;
-	_cleanup_free_ char *socket = is_local ? admin_socket(ctl) : NULL;
+	_cleanup_free_ char *socket = is_local ? ctl_admin_socket(ctl) : NULL;
 	struct rest_config config = {.url = ctl->url, .key = ctl->key, .socket = socket};
 	struct err err = ERR_INIT;
 

@@ -71,6 +71,7 @@ struct config {
 	int64_t bodies_total_bytes;
 	int64_t memory_overcommit_percent;
 	int64_t boot_timeout_seconds;
+	int64_t stray_grace_seconds;
 
 	/* [network] */
 	int64_t default_network;

@@ -77,6 +77,8 @@ const struct config_row config_rows[] = {
 		"percent."},
 	{"limits", "boot_timeout", CONFIG_INT, AT(boot_timeout_seconds), "120", 5, 3600, NULL,
 		"Seconds that a guest has from power-on to its agent's first word."},
+	{"limits", "stray_grace", CONFIG_INT, AT(stray_grace_seconds), "60", 1, 86400, NULL,
+		"Seconds before something without a live record counts as a stray and is removed."},
 
 	{"network", "default", CONFIG_ENUM, AT(default_network), "egress", 0, 0, networks,
 		"Network of a sandbox that asks for none in particular. egress needs the host "

@@ -236,15 +236,15 @@ static int make_quota(struct daemon *d, struct err *err)
 	return 0;
 }
 
-static int make_hypervisor(struct daemon *d, struct err *err)
+struct hv *daemon_make_hypervisor(
+	struct loop *loop, const struct config *config, const char *instance, struct err *err)
 {
-	_cleanup_free_ char *embed = xasprintf(
-		"qemu:///embed?root=%s/libvirt", d->config->state_dir);
-	const struct hv_libvirt_config config = {
-		.uri = strcmp(d->config->uri, "embed") == 0 ? embed : d->config->uri,
-		.instance = store_instance(d->store),
-		.accel = (enum hv_accel)d->config->acceleration,
-		.workers = (unsigned)d->config->workers,
+	_cleanup_free_ char *embed = xasprintf("qemu:///embed?root=%s/libvirt", config->state_dir);
+	const struct hv_libvirt_config hv_config = {
+		.uri = strcmp(config->uri, "embed") == 0 ? embed : config->uri,
+		.instance = instance,
+		.accel = (enum hv_accel)config->acceleration,
+		.workers = (unsigned)config->workers,
 		.tb_cache_mib = TB_CACHE_MIB,
 		.deadlines = HV_LIBVIRT_DEADLINES,
 	};
@@ -253,7 +253,12 @@ static int make_hypervisor(struct daemon *d, struct err *err)
 			       (int)HV_ACCEL_KVM == (int)CONFIG_ACCEL_KVM &&
 			       (int)HV_ACCEL_TCG == (int)CONFIG_ACCEL_TCG,
 		"the setting's choices are the hypervisor's");
-	d->hv = hv_libvirt_new(d->loop, &config, err);
+	return hv_libvirt_new(loop, &hv_config, err);
+}
+
+static int make_hypervisor(struct daemon *d, struct err *err)
+{
+	d->hv = daemon_make_hypervisor(d->loop, d->config, store_instance(d->store), err);
 	return d->hv ? 0 : -1;
 }
 
@@ -285,6 +290,7 @@ static int make_sandboxes(struct daemon *d, struct err *err)
 		.deadman_margin_ms = DEADMAN_MARGIN_MS,
 		.exec_output_cap = (uint64_t)d->config->exec_output_bytes,
 		.max_lifetime_minutes = (unsigned)d->config->max_lifetime_minutes,
+		.stray_grace_ms = (uint64_t)d->config->stray_grace_seconds * MS_PER_SECOND,
 		.is_network_none_default = d->config->default_network == CONFIG_NETWORK_NONE,
 		.guest_env = d->config->guest_env,
 	};

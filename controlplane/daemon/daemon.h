@@ -16,6 +16,12 @@
 
 struct config;
 struct daemon;
+struct hv;
+struct loop;
+
+/* The hypervisor that the settings name, not yet open. */
+struct hv *daemon_make_hypervisor(
+	struct loop *loop, const struct config *config, const char *instance, struct err *err);
 
 /* Borrows @config. Takes the state directory's lock, listens, and begins to connect; returns before
  * it is ready. */

@@ -3,18 +3,26 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "api/api_errors.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
 #include "daemon/doctor.h"
+#include "daemon/strays_once.h"
 
 extern char **environ;
 
-enum exit_status { EXIT_OK = 0, EXIT_START = 1, EXIT_USAGE = 2, EXIT_CONFIG = 78 /* EX_CONFIG */ };
+enum exit_status {
+	EXIT_OK = 0,
+	EXIT_START = 1,
+	EXIT_STRAYS = 1, /* some are left */
+	EXIT_USAGE = 2,
+	EXIT_CONFIG = 78 /* EX_CONFIG */
+};
 
-enum action { ACTION_RUN, ACTION_CHECK, ACTION_DUMP, ACTION_DOCTOR, ACTION_RELEASE };
+enum action { ACTION_RUN, ACTION_CHECK, ACTION_DUMP, ACTION_DOCTOR, ACTION_RELEASE, ACTION_STRAYS };
 
 enum option_id {
 	OPTION_CONFIG = 1000,
@@ -23,6 +31,9 @@ enum option_id {
 	OPTION_DUMP,
 	OPTION_DOCTOR,
 	OPTION_RELEASE,
+	OPTION_STRAYS,
+	OPTION_REAP,
+	OPTION_ALL_INSTANCES,
 	OPTION_VERSION,
 	OPTION_HELP,
 };
@@ -34,6 +45,9 @@ static const struct option options[] = {
 	{"dump-config", no_argument, NULL, OPTION_DUMP},
 	{"doctor", no_argument, NULL, OPTION_DOCTOR},
 	{"release-host", no_argument, NULL, OPTION_RELEASE},
+	{"strays", no_argument, NULL, OPTION_STRAYS},
+	{"reap", no_argument, NULL, OPTION_REAP},
+	{"all-instances", no_argument, NULL, OPTION_ALL_INSTANCES},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{"help", no_argument, NULL, OPTION_HELP},
 	{NULL},
@@ -53,6 +67,13 @@ static void print_help(void)
 	       "  --doctor        checks the host and says how to fix what is wrong\n"
 	       "  --release-host  gives back the nftables table and the user ids of a stopped "
 	       "instance\n"
+	       "  --strays [--reap] [--all-instances]\n"
+	       "                  lists the strays of a stopped instance as JSON, and removes "
+	       "them; "
+	       "paddockctl\n"
+	       "                  strays does this in a readable form, whether or not the service "
+	       "runs.\n"
+	       "                  Exits with 0: none are left, 1: some are, others: it failed\n"
 	       "  --version\n");
 }
 
@@ -118,7 +139,22 @@ static int run_service(const struct config *config)
 	return status;
 }
 
-static int run_action(enum action action, struct config *config)
+static int run_strays(const struct config *config, const struct strays_options *wanted)
+{
+	_cleanup_json_ json_object *answer = NULL;
+	struct err err = ERR_INIT;
+
+	if (strays_once(config, wanted, &answer, &err) != 0) {
+		fprintf(stderr, "paddockd: %s\n", err.msg);
+		return api_error_of(err.kind)->exit_code;
+	}
+	printf("%s\n", json_text(answer, NULL));
+	return json_object_get_int64(json_object_object_get(answer, "left")) > 0 ? EXIT_STRAYS
+										 : EXIT_OK;
+}
+
+static int run_action(
+	enum action action, const struct config *config, const struct strays_options *strays)
 {
 	struct err err = ERR_INIT;
 
@@ -139,6 +175,8 @@ static int run_action(enum action action, struct config *config)
 			return EXIT_START;
 		}
 		return EXIT_OK;
+	case ACTION_STRAYS:
+		return run_strays(config, strays);
 	case ACTION_RUN:
 	default:
 		return run_service(config);
@@ -151,6 +189,7 @@ int main(int argc, char **argv)
 	size_t set_count = 0;
 	const char *path = NULL;
 	enum action action = ACTION_RUN;
+	struct strays_options strays = {0};
 	struct config config;
 	struct err err = ERR_INIT;
 	int option;
@@ -182,6 +221,15 @@ int main(int argc, char **argv)
 		case OPTION_RELEASE:
 			action = ACTION_RELEASE;
 			break;
+		case OPTION_STRAYS:
+			action = ACTION_STRAYS;
+			break;
+		case OPTION_REAP:
+			strays.is_reap = true;
+			break;
+		case OPTION_ALL_INSTANCES:
+			strays.wants_others = true;
+			break;
 		case OPTION_VERSION:
 			printf("paddockd %s\n", PADDOCK_VERSION);
 			return EXIT_OK;
@@ -196,13 +244,17 @@ int main(int argc, char **argv)
 		fprintf(stderr, "paddockd: there is no argument %s; see --help\n", argv[optind]);
 		return EXIT_USAGE;
 	}
+	if (action != ACTION_STRAYS && (strays.is_reap || strays.wants_others)) {
+		fprintf(stderr, "paddockd: --reap and --all-instances go with --strays\n");
+		return EXIT_USAGE;
+	}
 	config_init(&config);
 	int status = EXIT_CONFIG;
 	if (read_config(&config, path, sets, set_count, &err) != 0) {
 		fprintf(stderr, "paddockd: %s\n", err.msg);
 	} else {
 		set_log_level(config.log_level);
-		status = run_action(action, &config);
+		status = run_action(action, &config, &strays);
 	}
 	config_fini(&config);
 	return status;

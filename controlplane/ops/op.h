@@ -110,4 +110,5 @@ enum op_ret op_key_list(struct op_call *call);
 enum op_ret op_key_revoke(struct op_call *call);
 enum op_ret op_image_list(struct op_call *call);
 enum op_ret op_doctor(struct op_call *call);
+enum op_ret op_strays(struct op_call *call);
 enum op_ret op_status(struct op_call *call);

@@ -43,6 +43,7 @@ static const op_fn handlers[] = {
 	[API_KEY_REVOKE] = op_key_revoke,
 	[API_IMAGE_LIST] = op_image_list,
 	[API_DOCTOR] = op_doctor,
+	[API_STRAYS] = op_strays,
 	[API_STATUS] = op_status,
 };
 _Static_assert(ARRAY_SIZE(handlers) == API_OP_MAX, "every operation has a handler");

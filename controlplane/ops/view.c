@@ -290,6 +290,52 @@ json_object *view_image(const struct image_status *image)
 	return obj;
 }
 
+static json_object *view_stray(const struct stray *stray, int64_t now_ms)
+{
+	json_object *obj = json_object_new_object();
+	bool has_failed = stray->result == STRAY_FAILED;
+	bool is_secret = stray->err.kind == ERR_INTERNAL;
+
+	view_set_text(obj, "kind", stray_kind_name(stray->kind));
+	view_set_text(obj, "id", stray->id[0] ? stray->id : NULL);
+	view_set_text(obj, "account", stray->account[0] ? stray->account : NULL);
+	view_set_text(obj, "instance", stray->instance[0] ? stray->instance : NULL);
+	view_set_bytes(obj, "what", stray->what, strlen(stray->what));
+	view_set_time(obj, "since", stray->since_ms);
+	view_set_int(obj, "age_seconds",
+		stray->since_ms > 0 ? MAX(now_ms - stray->since_ms, (int64_t)0) / MS_PER_SECOND
+				    : 0);
+	view_set_text(obj, "reason", stray->reason);
+	view_set_bool(obj, "reaped", stray->result == STRAY_REAPED);
+	view_set_text(obj, "error",
+		!has_failed ? NULL
+		: is_secret ? "internal error; the log has more"
+			    : stray->err.msg);
+	return obj;
+}
+
+json_object *view_strays(const struct strays_report *report)
+{
+	json_object *answer = json_object_new_object();
+	json_object *data = json_object_new_array();
+	int64_t now_ms = clock_wall_ms();
+	int64_t reaped = 0;
+	int64_t left = 0;
+
+	for (size_t i = 0; i < report->count; i++) {
+		const struct stray *stray = &report->strays[i];
+
+		reaped += stray->result == STRAY_REAPED;
+		left += stray->result != STRAY_REAPED && !stray->instance[0];
+		json_object_array_add(data, view_stray(stray, now_ms));
+	}
+	view_set(answer, "data", data);
+	view_set_int(answer, "reaped", reaped);
+	view_set_int(answer, "left", left);
+	view_set_int(answer, "young", (int64_t)report->young);
+	return answer;
+}
+
 json_object *view_hypervisor(const struct hv_info *info)
 {
 	json_object *obj = json_object_new_object();

@@ -15,6 +15,7 @@
 #include "hv/hv.h"
 #include "image/image.h"
 #include "sandbox/sandbox.h"
+#include "sandbox/strays.h"
 #include "store/store_account.h"
 #include "store/store_key.h"
 #include "store/store_sandbox.h"
@@ -42,4 +43,6 @@ json_object *view_file(const char *path, size_t path_len, const struct guest_fil
 json_object *view_account(const struct store_account *account);
 json_object *view_key(const struct store_key *key);
 json_object *view_image(const struct image_status *image);
+/* The answer of `strays`: also what paddockd prints when it looks without a daemon. */
+json_object *view_strays(const struct strays_report *report);
 json_object *view_hypervisor(const struct hv_info *info);

@@ -257,7 +257,9 @@ class Daemon:
 
     def ctl(self, *args, key=None, stdin=b"", timeout=180):
         environment = dict(self.environment, PADDOCK_URL=f"http://127.0.0.1:{self.port}",
-                           PADDOCK_ADMIN_SOCKET=str(self.state / "admin.sock"))
+                           PADDOCK_ADMIN_SOCKET=str(self.state / "admin.sock"),
+                           PADDOCK_CONFIG=str(self.config_path),
+                           PADDOCKD=str(self.build / "controlplane/daemon/paddockd"))
         if key:
             environment["PADDOCK_API_KEY"] = key
         return subprocess.run([self.build / "controlplane/ctl/paddockctl", *args], input=stdin,
