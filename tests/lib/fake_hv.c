@@ -449,6 +449,17 @@ void fake_hv_add_residue(struct fake_hv *fake, enum hv_residue_kind kind, const 
 	TAILQ_INSERT_TAIL(&fake->residue, residue, link);
 }
 
+size_t fake_hv_residue_count(const struct fake_hv *fake)
+{
+	struct fake_residue *residue;
+	size_t count = 0;
+
+	TAILQ_FOREACH (residue, &fake->residue, link) {
+		count++;
+	}
+	return count;
+}
+
 bool fake_hv_has_residue(const struct fake_hv *fake, const char *name)
 {
 	return fake_residue_find(fake, name) != NULL;

@@ -114,6 +114,7 @@ void fake_hv_tell_late(struct fake_hv *fake, const char *id);
  */
 void fake_hv_add_residue(struct fake_hv *fake, enum hv_residue_kind kind, const char *id,
 	const char *name, int64_t since_ms);
+size_t fake_hv_residue_count(const struct fake_hv *fake);
 bool fake_hv_has_residue(const struct fake_hv *fake, const char *name);
 
 /* For fake_guest: which channels have a machine behind them, and when that changes. */
