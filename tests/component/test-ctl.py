@@ -7,6 +7,7 @@ import os
 import pathlib
 import resource
 import signal
+import socket
 import socketserver
 import subprocess
 import sys
@@ -443,6 +444,95 @@ class Ctl(unittest.TestCase):
             done = self.ctl("doctor", env={"PADDOCK_ADMIN_SOCKET": path})
             self.assertEqual(done.returncode, status)
             self.assertIn(b"fix: mend it", done.stdout)
+
+    # -- strays
+
+    STRAY = {"kind": "disk", "id": "sb_1", "account": "ac_1", "instance": None, "what": "sandboxes/sb_1",
+             "since": "2026-01-02T03:04:05Z", "age_seconds": 7300, "reason": "no record names it",
+             "reaped": False, "error": None}
+
+    def answer_of(self, *strays, young=0):
+        reaped = sum(s["reaped"] for s in strays)
+        ours = sum(not s["instance"] for s in strays)
+        return {"data": list(strays), "reaped": reaped, "left": ours - reaped, "young": young}
+
+    def test_strays_exit_with_one_as_long_as_some_are_left(self):
+        reaped = dict(self.STRAY, reaped=True)
+        failed = dict(self.STRAY, error="not\x1b done")
+        foreign = dict(self.STRAY, instance="f" * 16)
+        server, env = self.admin({})
+        for strays, status, text in (
+                ([], 0, b"0 left, 0 reaped, 3 too young"),
+                ([self.STRAY], 1, b"disk  sb_1  2 h  ac_1   no record names it  left"),
+                ([reaped], 0, b"reaped"), ([foreign], 0, b"not ours"),
+                ([reaped, failed], 1, b"not\\x1b done"), ([foreign, self.STRAY], 1, b"not ours")):
+            server.script = (200, self.answer_of(*strays, young=3), 0)
+            done = self.ctl("strays", env=env)
+            self.assertEqual(done.returncode, status, done)
+            self.assertIn(text, done.stdout)
+            done = self.ctl("strays", "--json", env=env)
+            self.assertEqual((done.returncode, json.loads(done.stdout)), (status, server.script[1]))
+
+    def test_strays_are_reaped_only_when_that_is_said(self):
+        server, env = self.admin(self.answer_of())
+        for args, body in (([], {}), (["--reap"], {"reap": True}), (["--no-reap"], {"reap": False}),
+                           (["--all-instances", "--reap"], {"reap": True, "all_instances": True})):
+            self.assertEqual(self.ctl("strays", *args, env=env).returncode, 0)
+            self.assertEqual((server.seen[-1]["method"], server.seen[-1]["path"]),
+                             ("POST", "/v1/admin/strays"))
+            self.assertEqual(json.loads(server.seen[-1]["body"]), body)
+
+    def test_strays_failures_are_neither_zero_nor_one(self):
+        server, env = self.admin({})
+        for status, kind, code in ((503, "unavailable", 75), (500, "internal", 125), (404, "not_found", 66)):
+            server.script = (status, {"error": {"type": kind, "message": "m"}}, 0)
+            self.assertEqual(self.ctl("strays", env=env).returncode, code)
+        server.script = (200, {}, 0)
+        self.assertEqual(self.ctl("strays", env=env).returncode, 125)
+        for args in (["--nonsense"], ["sb_1"], ["--reap=maybe"]):
+            self.assertEqual(self.ctl("strays", *args, env=env).returncode, 2, args)
+
+    def program(self, text):
+        """Stands for paddockd; notes its arguments."""
+        path = self.dir / "fake-paddockd"
+        path.write_text(f"#!/bin/sh\necho \"$*\" >{self.dir}/arguments\n{text}\n")
+        path.chmod(0o700)
+        return {"PADDOCK_STATE_DIR": str(self.dir), "PADDOCKD": str(path)}
+
+    def test_without_a_daemon_paddockd_looks_for_strays(self):
+        answer = json.dumps(self.answer_of(self.STRAY))
+        env = self.program(f"echo '{answer}'; exit 1")
+        for args, arguments in (([], "--strays"), (["--reap"], "--strays --reap"),
+                                (["--all-instances", "--reap", "--config", "/x y"],
+                                 "--strays --reap --all-instances --config /x y"),
+                                (["--no-reap"], "--strays")):
+            done = self.ctl("strays", *args, env=env)
+            self.assertEqual(done.returncode, 1, done)
+            self.assertIn(b"1 left", done.stdout)
+            self.assertEqual((self.dir / "arguments").read_text(), arguments + "\n")
+        done = self.ctl("strays", "--json", env=env)
+        self.assertEqual(json.loads(done.stdout), json.loads(answer))
+        env = self.program(f"echo '{json.dumps(self.answer_of())}'")
+        self.assertEqual(self.ctl("strays", env=env).returncode, 0)
+
+    def test_a_socket_that_nobody_serves_is_as_good_as_none(self):
+        path = self.dir / "admin.sock"
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(path))
+        env = self.program(f"echo '{json.dumps(self.answer_of())}'")
+        self.assertEqual(self.ctl("strays", env=env).returncode, 0)
+        self.assertTrue((self.dir / "arguments").exists())
+
+    def test_a_paddockd_that_fails_is_believed(self):
+        for text, code in (("echo cannot >&2; exit 73", 73), ("exit 78", 78), ("kill -9 $$", 125),
+                           ("exit 0", 125), ("echo nonsense", 125), ("echo '{}'", 125), ("exit 1", 125),
+                           ("exit 127", 125)):
+            done = self.ctl("strays", env=self.program(text))
+            self.assertEqual(done.returncode, code, (text, done))
+            self.assertEqual(done.stdout, b"")
+        done = self.ctl("strays", env={"PADDOCK_STATE_DIR": str(self.dir), "PADDOCKD": "/nonexistent"})
+        self.assertEqual(done.returncode, 125)
+        self.assertIn(b"PADDOCKD", done.stderr)
 
 
 if __name__ == "__main__":

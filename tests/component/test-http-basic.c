@@ -339,6 +339,61 @@ static void test_another_accounts_sandbox_does_not_exist(void **state)
 	assert_int_equal(http_json(h, "DELETE", at(id, ""), h->other_key, NULL)->status, 404);
 }
 
+static void test_strays_are_told_and_removed_through_the_admin_socket(void **state)
+{
+	const char *id = http_running(h, NULL);
+	struct answer *a;
+
+	(void)state;
+	assert_int_equal(http_json(h, "POST", "/v1/admin/strays", h->key, "{}")->status, 404);
+	a = http_admin(h, "POST", "/v1/admin/strays", "{}");
+	assert_int_equal(a->status, 200);
+	assert_string_equal(answer_text(a, "left"), "0");
+	fake_hv_add(h->w->hv, "sb_00000000000000000001")->is_foreign = true;
+	/* Beyond the clock, so that the daemon doesn't take it first. */
+	fake_hv_add_residue(h->w->hv, HV_RESIDUE_LOG, "", "young", clock_wall_ms() + 3600000);
+	a = http_admin(h, "POST", "/v1/admin/strays", "{\"reap\":true,\"all_instances\":true}");
+	assert_int_equal(a->status, 200);
+	assert_string_equal(answer_text(a, "data.0.kind"), "domain");
+	assert_string_equal(answer_text(a, "data.0.instance"), FAKE_OTHER_INSTANCE);
+	assert_string_equal(answer_text(a, "data.0.id"), "sb_00000000000000000001");
+	assert_string_equal(answer_text(a, "data.0.reaped"), "false");
+	assert_null(answer_text(a, "data.0.error"));
+	assert_null(answer_text(a, "data.1.kind"));
+	assert_string_equal(answer_text(a, "left"), "0");
+	assert_string_equal(answer_text(a, "young"), "1");
+	/* Its text is for the log. */
+	fake_hv_script(h->w->hv, FAKE_HV_RESIDUE_REMOVE, &(struct fake_script){.mode = FAKE_FAIL});
+	fake_hv_add_residue(h->w->hv, HV_RESIDUE_LOG, "", "old \xff", 1);
+	a = http_admin(h, "POST", "/v1/admin/strays", "{\"reap\":true}");
+	assert_string_equal(answer_text(a, "left"), "1");
+	assert_string_equal(answer_text(a, "data.0.what"), "old \xef\xbf\xbd");
+	assert_string_equal(answer_text(a, "data.0.error"), "internal error; the log has more");
+	assert_null(strstr(a->body, "scripted"));
+	fake_hv_script(h->w->hv, FAKE_HV_RESIDUE_REMOVE, NULL);
+	a = http_admin(h, "POST", "/v1/admin/strays", "{\"reap\":true}");
+	assert_string_equal(answer_text(a, "reaped"), "1");
+	assert_string_equal(answer_text(a, "left"), "0");
+	assert_int_equal(
+		http_admin(h, "POST", "/v1/admin/strays", "{\"reap\":\"yes\"}")->status, 400);
+	assert_int_equal(fake_hv_count(h->w->hv), 2);
+	assert_non_null(fake_hv_find(h->w->hv, id));
+}
+
+static void test_a_client_that_leaves_ends_its_search_for_strays(void **state)
+{
+	struct client *c = client_new_admin(h);
+
+	(void)state;
+	fake_hv_script(h->w->hv, FAKE_HV_SURVEY, &(struct fake_script){.mode = FAKE_HOLD});
+	client_request(c, "POST", "/v1/admin/strays", NULL, NULL, "application/json", "{}", 2);
+	WORLD_UNTIL(h->w, fake_hv_held(h->w->hv, FAKE_HV_SURVEY) == 1);
+	client_free(c);
+	world_run(h->w, 50);
+	fake_hv_release(h->w->hv, FAKE_HV_SURVEY);
+	assert_int_equal(http_admin(h, "POST", "/v1/admin/strays", "{}")->status, 200);
+}
+
 static void test_admin_routes_are_on_the_socket_alone(void **state)
 {
 	struct answer *a;
@@ -430,6 +485,8 @@ int main(void)
 		T(test_a_revoked_key_stops_at_once),
 		T(test_another_accounts_sandbox_does_not_exist),
 		T(test_admin_routes_are_on_the_socket_alone),
+		T(test_strays_are_told_and_removed_through_the_admin_socket),
+		T(test_a_client_that_leaves_ends_its_search_for_strays),
 		T(test_an_administrator_sees_every_sandbox),
 		T(test_anonymous_routes),
 #undef T

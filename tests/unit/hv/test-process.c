@@ -196,6 +196,92 @@ static void test_a_process_is_stopped_and_goes_on(void **state)
 	end(pid);
 }
 
+/* ---- the scan ---- */
+
+#define ROOT        "/var/lib/paddock/libvirt"
+#define NAMES(text) process_args_name(text, sizeof text - 1, ROOT)
+
+static void test_a_root_is_named_by_whole_components_alone(void **state)
+{
+	(void)state;
+	assert_true(NAMES(ROOT));
+	assert_true(NAMES("qemu\0-x\0" ROOT "\0-y"));
+	assert_true(NAMES("unix:" ROOT "/lib/qemu/qmp-1/qmp.monitor,server=on"));
+	assert_true(NAMES("{\"file\":\"" ROOT "/lib/master-key.aes\"}"));
+	assert_true(NAMES("secret,file=" ROOT ",x=y"));
+	assert_true(NAMES("/srv" ROOT "/x\0file=" ROOT "/x"));
+	assert_false(NAMES(""));
+	assert_false(NAMES("qemu\0-x"));
+	assert_false(NAMES(ROOT "2/lib"));
+	assert_false(NAMES(ROOT "-old"));
+	assert_false(NAMES("file=/srv" ROOT "/lib"));
+	assert_false(NAMES("file=x" ROOT "/lib"));
+	assert_false(NAMES("/var/lib/paddock/libvir"));
+}
+
+/* A process that the kernel calls @program, with @arg and a name for a domain. */
+static pid_t spawn_called(const char *program, const char *arg, const char *guest)
+{
+	_cleanup_free_ char *dir = xasprintf("%s.d", pid_file);
+	_cleanup_free_ char *path = xasprintf("%s/%s", dir, program);
+	_cleanup_free_ char *name = xasprintf("guest=%s,debug-threads=on", guest);
+	char *const argv[] = {(char *)"sh", (char *)"-c", (char *)"kill -STOP $$", (char *)arg,
+		(char *)"-name", name, NULL};
+	struct err err;
+	pid_t pid;
+
+	assert_ok(fs_mkdir_parents(dir, 0700, &err), &err);
+	(void)unlink(path);
+	assert_int_equal(symlink("/bin/sh", path), 0);
+	assert_int_equal(posix_spawn(&pid, path, NULL, NULL, argv, environ), 0);
+	return pid;
+}
+
+static void test_qemus_below_a_root_are_found_and_no_others(void **state)
+{
+	_cleanup_free_ char *root = xasprintf("%s.root", pid_file);
+	_cleanup_free_ char *ours = xasprintf("file=%s/key", root);
+	_cleanup_free_ char *longer = xasprintf("file=%s2/key", root);
+	struct process_found *found;
+	size_t count;
+	struct err err;
+
+	(void)state;
+	pid_t pids[] = {spawn_called("qemu-system-test", ours, NAME),
+		spawn_called("qemu-system-test", longer, NAME), spawn_called("less", ours, NAME)};
+
+	assert_ok(process_scan(root, &found, &count, &err), &err);
+	assert_int_equal(count, 1);
+	assert_int_equal(found[0].process.pid, pids[0]);
+	assert_string_equal(found[0].domain, NAME);
+	assert_true(process_is_alive(&found[0].process));
+	int64_t age = clock_wall_ms() - process_started_at_ms(&found[0].process);
+
+	/* Ticks of a hundredth, and a machine that may be busy. */
+	assert_in_range(age + 1000, 0, 120000);
+
+	char domain[PROCESS_DOMAIN_BYTES];
+	struct process process = found[0].process;
+	int fd;
+
+	process_scan_fini(found, count);
+	process.start++;
+	assert_err(process_open_below(&process, root, domain, &fd, &err), &err, ERR_NOT_FOUND);
+	process.start--;
+	assert_err(process_open_below(&process, ROOT, domain, &fd, &err), &err, ERR_NOT_FOUND);
+	assert_ok(process_open_below(&process, root, domain, &fd, &err), &err);
+	assert_string_equal(domain, NAME);
+	close(fd);
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+		end(pids[i]);
+	}
+	assert_err(process_open_below(&process, root, domain, &fd, &err), &err, ERR_NOT_FOUND);
+	assert_ok(process_scan(root, &found, &count, &err), &err);
+	assert_int_equal(count, 0);
+	process_scan_fini(found, count);
+	assert_int_equal(process_started_at_ms(&(struct process){0}), 0);
+}
+
 static int set_up(void **state)
 {
 	struct err err;
@@ -211,6 +297,10 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
+	_cleanup_free_ char *dir = xasprintf("%s.d", pid_file);
+	struct err err;
+
+	(void)fs_remove_tree(dir, &err);
 	unlink(pid_file);
 	free(pid_file);
 	loop_free(loop);
@@ -227,6 +317,8 @@ int main(void)
 		cmocka_unit_test(test_bad_pid_files_are_refused),
 		cmocka_unit_test(test_a_process_is_pinned_killed_and_awaited),
 		cmocka_unit_test(test_a_process_is_stopped_and_goes_on),
+		cmocka_unit_test(test_a_root_is_named_by_whole_components_alone),
+		cmocka_unit_test(test_qemus_below_a_root_are_found_and_no_others),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

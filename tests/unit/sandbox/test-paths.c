@@ -1,5 +1,6 @@
 #include "tests/lib/cm.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -101,6 +102,39 @@ static void test_home_goes_with_everything_in_it(void **state)
 	free(run_dir);
 }
 
+static void set_time(const char *name, time_t at)
+{
+	char *path = xasprintf("%s/%s", tmpdir, name);
+	const struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = at}};
+
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+	free(path);
+}
+
+static void test_the_last_change_is_that_of_the_youngest_part(void **state)
+{
+	char *run_dir = tmpdir_path("run");
+	bool has_home = true;
+
+	(void)state;
+	assert_int_equal(paths_changed_ms(tmpdir, run_dir, ID, &has_home), 0);
+	assert_false(has_home);
+	make_dir("run", DIGITS);
+	set_time("run/" DIGITS, 1000);
+	assert_int_equal(paths_changed_ms(tmpdir, run_dir, ID, &has_home), 1000000);
+	assert_false(has_home);
+	make_dir("sandboxes/" ID, "disk");
+	set_time("sandboxes/" ID "/disk", 3000);
+	set_time("sandboxes/" ID, 2000);
+	assert_int_equal(paths_changed_ms(tmpdir, run_dir, ID, &has_home), 3000000);
+	assert_true(has_home);
+	make_dir("sandboxes/" ID "/disk", "overlay.qcow2");
+	set_time("sandboxes/" ID "/disk/overlay.qcow2", 5000);
+	set_time("sandboxes/" ID "/disk", 3000);
+	assert_int_equal(paths_changed_ms(tmpdir, run_dir, ID, &has_home), 5000000);
+	free(run_dir);
+}
+
 int main(void)
 {
 #define IN_DIR(test) cmocka_unit_test_setup_teardown(test, tmpdir_make, tmpdir_drop)
@@ -109,6 +143,7 @@ int main(void)
 		IN_DIR(test_run_directory_may_be_just_long_enough),
 		IN_DIR(test_list_finds_each_id_once_and_nothing_else),
 		IN_DIR(test_home_goes_with_everything_in_it),
+		IN_DIR(test_the_last_change_is_that_of_the_youngest_part),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
