@@ -223,6 +223,7 @@ int lv_domain_destroy_blocking(const struct lv_target *target, const char *id,
 	struct domain_metadata metadata;
 	_cleanup_domain_ virDomainPtr domain = NULL;
 	bool is_there = find(target, id, &domain, &metadata, err) == 0;
+	bool is_lost = false;
 	struct process process = *known;
 
 	if (!is_there && err->kind != ERR_NOT_FOUND) {
@@ -235,9 +236,14 @@ int lv_domain_destroy_blocking(const struct lv_target *target, const char *id,
 		process = current.pid ? current : process;
 	} else if (process.pid == 0) {
 		process = find_lost_process(target, id);
+		is_lost = true;
 	}
 	_cleanup_close_ int pidfd = pin(target, id, &process);
 
+	if (is_lost && pidfd >= 0) {
+		/* Nobody has told it to end. */
+		process_kill(pidfd);
+	}
 	if (is_there && virDomainDestroy(domain) != 0) {
 		(void)lv_error_set(err, "end the domain");
 		/* It ended by itself meanwhile. */

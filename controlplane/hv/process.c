@@ -160,6 +160,24 @@ static bool is_qemu(pid_t pid)
 		       strncmp(comm, "qemu-kvm", strlen("qemu-kvm")) == 0);
 }
 
+/* Whether the path that goes on at @rest leaves where it is by "..". */
+static bool climbs(const char *rest, const char *end)
+{
+	while (rest < end && *rest == '/') {
+		size_t len = 0;
+
+		rest++;
+		while (rest + len < end && !strchr("/\",", rest[len])) {
+			len++;
+		}
+		if (len == 2 && memcmp(rest, "..", 2) == 0) {
+			return true;
+		}
+		rest += len;
+	}
+	return false;
+}
+
 bool process_args_name(const char *args, size_t len, const char *path)
 {
 	size_t path_len = strlen(path);
@@ -172,7 +190,7 @@ bool process_args_name(const char *args, size_t len, const char *path)
 		bool is_begin = at == args || strchr(":=\",", at[-1]) != NULL;
 		bool is_end = after == end || strchr("/\",", *after) != NULL;
 
-		if (is_begin && is_end) {
+		if (is_begin && is_end && !climbs(after, end)) {
 			return true;
 		}
 	}

@@ -1,11 +1,15 @@
 """The same under qemu:///system, as the installed service has it."""
 import contextlib
+import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
+import tempfile
 import time
 import unittest
+import uuid
 
 import lib_netns
 import test_network
@@ -106,6 +110,77 @@ class SystemDriver(unittest.TestCase):
         wait_for(lambda: around.packets() > before + 20, 30, "the guest sends again")
         os.kill(libvirtd, signal.SIGCONT)
         self.assertEqual(guest.client.exec(guest.sandbox, "echo", "fine")["stdout"], "fine\n")
+
+    FOREIGN = """<domain type='qemu'><name>{name}</name><uuid>{uuid}</uuid><memory unit='MiB'>32</memory>
+        <os><type arch='x86_64' machine='q35'>hvm</type></os>
+        <metadata>{metadata}</metadata>
+        <devices><memballoon model='none'/></devices></domain>"""
+
+    def foreign_domain(self, name, metadata=""):
+        """A paused domain that somebody else made."""
+        xml = self.FOREIGN.format(name=name, uuid=uuid.uuid4(), metadata=metadata)
+        with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+            file.write(xml)
+            file.flush()
+            self.virsh("create", file.name, "--paused")
+        self.addCleanup(self.virsh, "destroy", name)
+
+    @staticmethod
+    def virsh(*args):
+        return subprocess.run(["virsh", "-c", "qemu:///system", *args], check=True, capture_output=True, text=True,
+                              timeout=60).stdout
+
+    @staticmethod
+    def strays(daemon, *options):
+        done = daemon.ctl("strays", "--json", *options)
+        answer = json.loads(done.stdout)
+        if done.returncode != (1 if answer["left"] else 0):
+            raise AssertionError(f"{done}")
+        return answer
+
+    def test_instances_do_not_touch_each_others_and_foreign_domains(self):
+        daemons = LibvirtDaemons()
+        self.addCleanup(daemons.close)
+        config = "[network]\ndefault = none\n[limits]\nstray_grace = 1\n"
+        one, two = (Daemon(config, uri="qemu:///system").start() for _ in range(2))
+        self.addCleanup(one.close)
+        self.addCleanup(two.close)
+        mine = one.client().create()["id"]
+        theirs = two.client().create()["id"]
+        names = self.virsh("list", "--name").split()
+        prefix = next(n for n in names if n.endswith(mine))[:-len(mine)]
+        # Our name without our mark; and a mark that isn't one.
+        similar = [f"{prefix}sb_00000000000000000001", f"{prefix}sb_00000000000000000002", "paddock-else"]
+        self.foreign_domain(similar[0])
+        self.foreign_domain(similar[1], "<p:sandbox xmlns:p='urn:paddock:domain' format='1' instance='0' id='x'/>")
+        self.foreign_domain(similar[2])
+
+        def check(answer, others):
+            self.assertFalse([s for s in answer["data"] if not s["instance"]], answer)
+            self.assertEqual([s["id"] for s in answer["data"]], others)
+            self.assertLessEqual({*similar, *names}, set(self.virsh("list", "--name").split()))
+
+        for _ in range(2):
+            time.sleep(1)  # past the grace period
+            check(self.strays(one, "--reap"), [])
+            check(self.strays(one, "--all-instances", "--reap"), [theirs])
+            check(self.strays(two, "--all-instances", "--reap"), [mine])
+        # The one without its daemon, which then has lost a row: only its own goes.
+        one.kill()
+        check(self.strays(one, "--all-instances", "--reap"), [theirs])
+        with contextlib.closing(sqlite3.connect(one.state / "paddock.db")) as db, db:
+            db.execute("DELETE FROM sandbox")
+        found = wait_for(lambda: [s for s in self.strays(one)["data"] if s["kind"] == "domain"], 30, "it is a stray")
+        self.assertEqual([s["id"] for s in found], [mine])
+        check(self.strays(two, "--all-instances", "--reap"), [mine])
+        self.assertEqual(self.strays(one, "--all-instances", "--reap")["left"], 0)
+        left = set(self.virsh("list", "--name").split())
+        self.assertLessEqual({*similar, *(n for n in names if n.endswith(theirs))}, left)
+        self.assertFalse([n for n in left if n.endswith(mine)])
+        self.assertTrue(one.is_gone(mine), one.leftovers(mine))
+        self.assertFalse(list(pathlib.Path("/var/log/libvirt/qemu").glob(f"*{mine}*")))
+        self.assertEqual(two.client().exec(theirs, "echo", "here")["stdout"], "here\n")
+        one.start_again()
 
 
 if __name__ == "__main__":

@@ -217,6 +217,11 @@ static void test_a_root_is_named_by_whole_components_alone(void **state)
 	assert_false(NAMES("file=/srv" ROOT "/lib"));
 	assert_false(NAMES("file=x" ROOT "/lib"));
 	assert_false(NAMES("/var/lib/paddock/libvir"));
+	assert_false(NAMES(ROOT "/.."));
+	assert_false(NAMES("unix:" ROOT "/../libvirt-old/lib,server=on"));
+	assert_false(NAMES(ROOT "/lib/../../x"));
+	assert_true(NAMES(ROOT "/..x/x..//..."));
+	assert_true(NAMES(ROOT "/../x\0" ROOT "/x\0/.."));
 }
 
 /* A process that the kernel calls @program, with @arg and a name for a domain. */
