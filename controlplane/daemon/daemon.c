@@ -460,7 +460,9 @@ static int open_state(struct daemon *d, struct err *err)
 		return -1;
 	}
 	d->store = store_open(path, err);
-	return d->store ? 0 : -1;
+	return d->store ? state_dir_claim_run(d->config->state_dir, d->config->run_dir,
+				  store_instance(d->store), err)
+			: -1;
 }
 
 int daemon_start(struct daemon *d, struct err *err)

@@ -83,3 +83,26 @@ void state_dir_close(struct state_dir *dir)
 		free(dir);
 	}
 }
+
+int state_dir_claim_run(
+	const char *path, const char *run_dir, const char *instance, struct err *err)
+{
+	_cleanup_free_ char *name = xasprintf("%s/instance", run_dir);
+	_cleanup_free_ char *text = xasprintf("%s\n", instance);
+	_cleanup_free_ char *found = NULL;
+	size_t len = strlen(path);
+
+	if (strncmp(run_dir, path, len) == 0 && run_dir[len] == '/') {
+		return 0;
+	}
+	if (fs_read(name, 64, &found, NULL, err) == 0) {
+		return strcmp(found, text) == 0
+			       ? 0
+			       : err_set(err, ERR_INVALID,
+					 "state.run_dir: %s is another instance's; choose another, "
+					 "or remove %s if that instance is gone",
+					 run_dir, name);
+	}
+	return err->kind == ERR_NOT_FOUND ? fs_write_atomic(name, text, strlen(text), 0644, err)
+					  : -1;
+}

@@ -20,6 +20,13 @@ struct state_dir *state_dir_open(const char *path, const char *run_dir, struct e
 void state_dir_close(struct state_dir *dir);
 DEFINE_CLEANUP(struct state_dir *, state_dir_close)
 
+/*
+ * Marks a @run_dir outside of the state directory as @instance's. ERR_INVALID: it is another's,
+ * whose sockets would be taken for strays.
+ */
+int state_dir_claim_run(
+	const char *path, const char *run_dir, const char *instance, struct err *err);
+
 /* Every directory from / to @path lets others pass (mode x); ERR_INVALID names the first that
  * doesn't. */
 int state_dir_check_traversal(const char *path, struct err *err);

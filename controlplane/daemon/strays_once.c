@@ -51,7 +51,9 @@ static int open_state(struct once *once, struct err *err)
 		return -1;
 	}
 	once->store = store_open(path, err);
-	return once->store ? 0 : -1;
+	return once->store ? state_dir_claim_run(config->state_dir, config->run_dir,
+				     store_instance(once->store), err)
+			   : -1;
 }
 
 static int make_parts(struct once *once, struct err *err)

@@ -255,7 +255,8 @@ static void on_list(void *arg, const struct hv_facts *facts, size_t count, const
 			clock_monotonic_ms() - all->reconcile_since_ms >= FIRST_PATIENCE_MS)) {
 		first_pass_done(all);
 	}
-	strays_soon(all, 0);
+	/* Its survey costs more than a list: not with each short look again. */
+	strays_soon(all, unsettled == 0 ? 0 : PERIOD_MS);
 	reconcile_soon(all, all->is_reconcile_wanted ? 0
 			    : unsettled > 0          ? UNSETTLED_MS
 						     : PERIOD_MS);

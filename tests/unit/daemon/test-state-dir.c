@@ -86,12 +86,33 @@ static void test_a_directory_that_bars_others_is_refused_with_its_fix(void **sta
 	assert_err_says(&err, "/home (mode 0700)");
 }
 
+static void test_a_run_directory_is_one_instances(void **state)
+{
+	_cleanup_free_ char *path = xasprintf("%s/claim", base);
+	_cleanup_free_ char *inside = xasprintf("%s/claim/run", base);
+	_cleanup_free_ char *outside = xasprintf("%s/claim-run", base);
+	struct err err;
+
+	(void)state;
+	assert_ok(fs_mkdir_parents(inside, 0711, &err), &err);
+	assert_ok(fs_mkdir_parents(outside, 0711, &err), &err);
+	for (int i = 0; i < 2; i++) {
+		assert_ok(state_dir_claim_run(path, outside, "0123456789abcdef", &err), &err);
+	}
+	assert_err(state_dir_claim_run(path, outside, "ffffffffffffffff", &err), &err, ERR_INVALID);
+	assert_err_says(&err, "state.run_dir");
+	/* The state directory's lock is enough there, also after the loss of a database. */
+	assert_ok(state_dir_claim_run(path, inside, "0123456789abcdef", &err), &err);
+	assert_ok(state_dir_claim_run(path, inside, "ffffffffffffffff", &err), &err);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_it_is_made_traversable_and_locked),
 		cmocka_unit_test(test_the_lock_goes_with_its_holder),
 		cmocka_unit_test(test_a_directory_that_bars_others_is_refused_with_its_fix),
+		cmocka_unit_test(test_a_run_directory_is_one_instances),
 	};
 
 	return cmocka_run_group_tests(tests, make_base, drop_base);
