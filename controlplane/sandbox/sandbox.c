@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "sandbox/held_uids.h"
 #include "sandbox/paths.h"
 #include "sandbox/sandbox_priv.h"
 
@@ -331,6 +332,7 @@ struct sandboxes *sandboxes_new(struct loop *loop, const struct sandboxes_config
 	err_set(&all->hv_why, ERR_UNAVAILABLE, "the hypervisor is being connected");
 	all->egress_why = xstrdup("the host filter has not been set up");
 	reaper_init(all);
+	held_uids_init(all);
 	reconcile_init(all);
 	strays_init(all);
 	return all;
@@ -369,6 +371,7 @@ void sandboxes_free(struct sandboxes *all)
 		all->hv->ops->close(all->hv);
 	}
 	reaper_fini(all);
+	held_uids_fini(all);
 	reconcile_fini(all);
 	strays_fini(all);
 	drop_all(&all->live);
@@ -439,7 +442,7 @@ static int load(struct sandboxes *all, struct err *err)
 		enum sandbox_state state;
 
 		if (row->ended_at_ms > 0) {
-			all->has_held_uids = true;
+			held_uids_add(all, row->id);
 			continue;
 		}
 		if (!sandbox_state_parse(row->state, &state) || sandbox_state_is_final(state)) {

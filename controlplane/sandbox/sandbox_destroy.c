@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "sandbox/held_uids.h"
 #include "sandbox/paths.h"
 #include "sandbox/sandbox_priv.h"
 
@@ -68,7 +69,9 @@ static void finish_end(struct sandbox *sb)
 		sandbox_retry_row(sb, &err);
 		return;
 	}
-	sb->all->has_held_uids |= sb->holds_uid;
+	if (sb->holds_uid) {
+		held_uids_add(sb->all, sb->row->id);
+	}
 	quota_refund(&sb->charge);
 	sandbox_retire(sb);
 }

@@ -141,8 +141,8 @@ struct sandboxes {
 	/* strays.c */
 	TAILQ_HEAD(, strays_call) strays_calls; /* the first one is under way */
 	struct event *strays_timer;
-	uint64_t strays_at_ms; /* when it fires */
-	bool has_held_uids;    /* ended rows may own a uid */
+	uint64_t strays_at_ms;            /* when it fires */
+	TAILQ_HEAD(, held_uid) held_uids; /* held_uids.c */
 };
 
 /* ---- sandbox.c ---- */

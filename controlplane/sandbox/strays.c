@@ -7,6 +7,7 @@
 #include "base/xalloc.h"
 #include "sandbox/paths.h"
 #include "sandbox/sandbox_priv.h"
+#include "sandbox/held_uids.h"
 #include "sandbox/stray_judge.h"
 
 /*
@@ -26,7 +27,6 @@
 
 #define PERIOD_MS     30000
 #define SOONEST_MS    100
-#define HELD_UID_MS   (10 * MS_PER_MINUTE)
 #define AT_ONCE       4     /* removals; more only gets slower */
 #define CALLS_MAX     8     /* waiting */
 #define END_WITHIN_MS 60000 /* of a sandbox; it goes on afterwards */
@@ -312,35 +312,6 @@ static void go_on(struct strays_call *call)
 
 /* ---- a call's look ---- */
 
-/* Gives uids back that ended rows own, once nothing of them has been seen for long enough. */
-static int release_uids(struct sandboxes *all, const struct hv_survey *survey,
-	const struct paths_list *files, struct err *err)
-{
-	_cleanup_store_sandbox_list_ struct store_sandbox_list list = {0};
-	bool is_any_left = false;
-
-	if (store_sandbox_list_owning(all->store, &list, err) != 0) {
-		return -1;
-	}
-	for (size_t i = 0; i < list.count; i++) {
-		const struct store_sandbox *row = list.rows[i];
-		const struct store_sandbox_change change = {
-			.state = row->state, .releases_uid = true};
-
-		if (row->ended_at_ms == 0) {
-			continue;
-		}
-		if (stray_is_present(survey, files, row->id) ||
-			clock_wall_ms() - row->ended_at_ms < HELD_UID_MS) {
-			is_any_left = true;
-		} else if (store_sandbox_set_state(all->store, row->id, &change, err) != 0) {
-			return -1;
-		}
-	}
-	all->has_held_uids = is_any_left;
-	return 0;
-}
-
 static int judge(struct strays_call *call, const struct hv_survey *survey, struct err *err)
 {
 	struct sandboxes *all = call->all;
@@ -353,7 +324,7 @@ static int judge(struct strays_call *call, const struct hv_survey *survey, struc
 		stray_judge(all, survey, &files, &scope, &call->list, err) != 0) {
 		return -1;
 	}
-	return call->is_pass && all->has_held_uids ? release_uids(all, survey, &files, err) : 0;
+	return call->is_pass ? held_uids_release(all, survey, &files, err) : 0;
 }
 
 static void on_survey(void *arg, const struct hv_survey *survey, const struct err *err)
