@@ -429,6 +429,17 @@ size_t fake_hv_count(const struct fake_hv *fake)
 	return count;
 }
 
+struct fake_domain *fake_hv_at(struct fake_hv *fake, size_t index)
+{
+	struct fake_entry *entry = TAILQ_FIRST(&fake->domains);
+
+	while (entry && index-- > 0) {
+		entry = TAILQ_NEXT(entry, link);
+	}
+	ASSERT(entry != NULL);
+	return &entry->domain;
+}
+
 struct fake_domain *fake_hv_add(struct fake_hv *fake, const char *id)
 {
 	struct fake_domain domain = {.facts.state = HV_DOMAIN_RUNNING};

@@ -100,6 +100,8 @@ struct fake_domain {
 struct fake_domain *fake_hv_find(struct fake_hv *fake, const char *id);
 /* All of them, foreign ones too. */
 size_t fake_hv_count(const struct fake_hv *fake);
+/* The one at @index, below the count. */
+struct fake_domain *fake_hv_at(struct fake_hv *fake, size_t index);
 /* One that nobody asked for. */
 struct fake_domain *fake_hv_add(struct fake_hv *fake, const char *id);
 /* It ends by itself; @is_told: an event says so. */
