@@ -48,6 +48,20 @@ static const char head[] =
 	"counts as gone: a command is\n"
 	"stopped and a transfer ends; a creation and a removal go on.\n"
 	"\n"
+	"**Doing it once.** Operations that take `Idempotency-Key` (1 to 255 printable bytes; an "
+	"account's own) answer a repeated\n"
+	"request with what the first one made: 200, or 202 while it starts and `wait` is false. "
+	"Requests are the same when they give\n"
+	"the same values for the same fields, however written; `wait` doesn't count. Another "
+	"request with the key is a `conflict`\n"
+	"that names the sandbox. A creation that failed frees its key at once, and a request that "
+	"was refused binds none. When the\n"
+	"sandbox has ended after it ran or was deleted, the answer is `sandbox_ended` with its "
+	"id. The key is remembered for as long as\n"
+	"the sandbox's record. Without a key a *name* does the same: a live one of that name is a "
+	"`conflict` that names its id, and\n"
+	"`unavailable` while that one is being removed.\n"
+	"\n"
 	"**Every answer** has `X-Request-Id`. `HEAD` works wherever `GET` does. A method that a "
 	"path does "
 	"not have is 405 with `Allow`.\n"
@@ -157,11 +171,7 @@ static void write_row(FILE *out, const struct api_row *row)
 		row->flags & API_RAW_ANSWER ? " Raw answer where `Accept` has "
 					      "`application/octet-stream`."
 					    : "",
-		row->flags & API_IDEMPOTENCY_KEY
-			? " Takes `Idempotency-Key`: the same key with the same request answers "
-			  "with "
-			  "what the first one made, with another request it is a conflict."
-			: "");
+		row->flags & API_IDEMPOTENCY_KEY ? " Takes `Idempotency-Key`: see above." : "");
 	fprintf(out, " Answers %d: %s\n", row->status, row->answer);
 	write_fields(out, row);
 }

@@ -244,6 +244,11 @@ bool sandbox_is_due(const struct sandbox *sb, int64_t now_ms)
 	return sb->row->expires_at_ms > 0 && sb->row->expires_at_ms <= now_ms;
 }
 
+bool sandbox_is_going(const struct sandbox *sb)
+{
+	return sb->end_reason || sb->state == SANDBOX_DELETING || sandbox_state_is_final(sb->state);
+}
+
 int sandbox_check_running(const struct sandbox *sb, struct err *err)
 {
 	const char *id = sb->row->id;

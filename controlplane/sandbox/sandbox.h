@@ -103,10 +103,13 @@ struct sandbox_create_spec {
 
 /*
  * Checks, charges the quota and writes the row; the rest goes on by itself. *ret is the new sandbox
- * (PROVISIONING), or the one that the same idempotency key made before (*ret_is_replay).
+ * (PROVISIONING), or the one that the same idempotency key made before (*ret_is_replay). A key is
+ * remembered for as long as the record of what it made is kept; a creation that fails frees it at
+ * once, for any request.
  * ERR_INVALID (also: no such image), ERR_QUOTA, ERR_CONFLICT (live name: the message has its id;
  * key with another request), ERR_ENDED (what the key made is over: the message has its id),
- * ERR_UNAVAILABLE (not ready, no capacity, image not verified, egress asked for without a filter).
+ * ERR_UNAVAILABLE (not ready, no capacity, image not verified, egress asked for without a filter,
+ * the name's last owner is still being removed).
  */
 int sandbox_create(struct sandboxes *all, const struct sandbox_create_spec *spec,
 	struct sandbox **ret, bool *ret_is_replay, struct err *err);

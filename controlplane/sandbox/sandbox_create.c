@@ -107,10 +107,23 @@ static int choose_network(
 	return 0;
 }
 
-/* 1: *ret is what the key made before; 0: the key is new. */
-static int find_replay(struct sandboxes *all, const struct sandbox_create_spec *spec,
-	struct sandbox **ret, struct err *err)
+/* It will never run, although its removal may still be under way. */
+static bool has_failed(const struct sandbox *sb, const struct store_sandbox *row)
 {
+	if (sb) {
+		return sb->failure.kind != ERR_NONE;
+	}
+	return strcmp(row->state, sandbox_state_name(SANDBOX_FAILED)) == 0;
+}
+
+/*
+ * 1: *ret is what the key made before; 0: the key is free, once it is taken from @failed_id where
+ * that isn't empty: a creation that failed made nothing that could be handed out again.
+ */
+static int find_replay(struct sandboxes *all, const struct sandbox_create_spec *spec,
+	struct sandbox **ret, char failed_id[ID_BYTES], struct err *err)
+{
+	failed_id[0] = '\0';
 	if (!spec->idempotency_key) {
 		return 0;
 	}
@@ -120,16 +133,22 @@ static int find_replay(struct sandboxes *all, const struct sandbox_create_spec *
 	if (!row) {
 		return err->kind == ERR_NOT_FOUND ? 0 : -1;
 	}
+	struct sandbox *sb = sandbox_find_id(all, row->id);
+
+	if (has_failed(sb, row)) {
+		memcpy(failed_id, row->id, ID_BYTES);
+		return 0;
+	}
 	if (!row->request_hash || strcmp(row->request_hash, spec->request_hash) != 0) {
 		return err_set(err, ERR_CONFLICT,
 			"this Idempotency-Key was used for another request, which made %s",
 			row->id);
 	}
-	struct sandbox *sb = sandbox_find_id(all, row->id);
+	if (!sb || sandbox_is_going(sb)) {
+		const char *why = sb && sb->end_reason ? sb->end_reason : row->reason;
 
-	if (!sb) {
 		return err_set(err, ERR_ENDED, "this Idempotency-Key made %s, which has ended: %s",
-			row->id, row->reason ? row->reason : row->state);
+			row->id, why ? why : row->state);
 	}
 	*ret = sb;
 	return 1;
@@ -142,6 +161,11 @@ static int check_name(
 
 	if (!sb) {
 		return 0;
+	}
+	if (sandbox_is_going(sb) || sb->failure.kind != ERR_NONE) {
+		return err_set(err, ERR_UNAVAILABLE,
+			"the sandbox named \"%s\" (%s) is being removed; try again", spec->name,
+			sb->row->id);
 	}
 	return err_set(err, ERR_CONFLICT, "a sandbox named \"%s\" exists already: %s", spec->name,
 		sb->row->id);
@@ -192,9 +216,26 @@ static struct store_sandbox *make_row(
 	return row;
 }
 
+/* The row, and with it the key of the creation @failed_id, empty: none. */
+static int write_row(struct sandboxes *all, const struct store_sandbox *row, const char *failed_id,
+	struct err *err)
+{
+	_cleanup_store_tx_ struct store_tx tx = STORE_TX_INIT;
+
+	if (!failed_id[0]) {
+		return store_sandbox_insert(all->store, row, err);
+	}
+	if (store_begin(all->store, &tx, err) != 0 ||
+		store_sandbox_release_key(all->store, failed_id, err) != 0 ||
+		store_sandbox_insert(all->store, row, err) != 0) {
+		return -1;
+	}
+	return store_commit(&tx, err);
+}
+
 /* Charges and writes the row: from here on there is something to take back. */
 static int admit(struct sandboxes *all, const struct sandbox_create_spec *spec, struct image *image,
-	const char *network, struct sandbox **ret, struct err *err)
+	const char *network, const char *failed_id, struct sandbox **ret, struct err *err)
 {
 	const struct quota_amounts amounts = {.sandboxes = 1,
 		.vcpus = spec->vcpus,
@@ -213,7 +254,7 @@ static int admit(struct sandboxes *all, const struct sandbox_create_spec *spec, 
 	}
 	if (store_sandbox_find_uid(all->store, all->config.uid_first, all->config.uid_count,
 		    &row->uid, err) != 0 ||
-		store_sandbox_insert(all->store, row, err) != 0) {
+		write_row(all, row, failed_id, err) != 0) {
 		quota_refund(&charge);
 		return -1;
 	}
@@ -238,7 +279,8 @@ int sandbox_create(struct sandboxes *all, const struct sandbox_create_spec *spec
 	if (!sandboxes_is_ready(all, err)) {
 		return -1;
 	}
-	int found = find_replay(all, spec, &sb, err);
+	char failed_id[ID_BYTES];
+	int found = find_replay(all, spec, &sb, failed_id, err);
 
 	if (found < 0) {
 		return -1;
@@ -254,7 +296,7 @@ int sandbox_create(struct sandboxes *all, const struct sandbox_create_spec *spec
 	}
 	_cleanup_image_ struct image *image = choose_image(all, spec, err);
 
-	if (!image || admit(all, spec, image, network, &sb, err) != 0) {
+	if (!image || admit(all, spec, image, network, failed_id, &sb, err) != 0) {
 		return -1;
 	}
 	sb->begun_ms = clock_monotonic_ms();

@@ -111,7 +111,7 @@ void sandbox_destroy(struct sandbox *sb, const char *reason)
 {
 	loop_assert();
 	/* One that is "deleting" from before goes on with the first reconciliation. */
-	if (sb->end_reason || sb->state == SANDBOX_DELETING || sandbox_state_is_final(sb->state)) {
+	if (sandbox_is_going(sb)) {
 		return;
 	}
 	sb->end_reason = xstrdup(reason);

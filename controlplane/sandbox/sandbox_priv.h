@@ -164,6 +164,8 @@ int sandbox_check_running(const struct sandbox *sb, struct err *err);
 bool sandbox_is_due(const struct sandbox *sb, int64_t now_ms);
 /* Its plan is under way, or is about to be: it isn't judged. */
 bool sandbox_is_busy(const struct sandbox *sb);
+/* Its removal was asked for. (A creation that failed is none: see failure.) */
+bool sandbox_is_going(const struct sandbox *sb);
 
 /* ---- boot.c: the steps that lead to a running guest ---- */
 

@@ -168,6 +168,15 @@ int store_sandbox_set_state(struct store *store, const char *id,
 	return stmt_change(&stmt, MISSING, err);
 }
 
+int store_sandbox_release_key(struct store *store, const char *id, struct err *err)
+{
+	_cleanup_stmt_ struct stmt stmt = stmt_make(store,
+		"UPDATE sandbox SET idempotency_key = NULL, request_hash = NULL WHERE id = :id");
+
+	stmt_bind_text(&stmt, ":id", id);
+	return stmt_change(&stmt, MISSING, err);
+}
+
 int store_sandbox_set_expiry(
 	struct store *store, const char *id, int64_t expires_at_ms, struct err *err)
 {

@@ -94,6 +94,8 @@ struct store_sandbox_change {
 };
 int store_sandbox_set_state(struct store *store, const char *id,
 	const struct store_sandbox_change *change, struct err *err);
+/* Its idempotency key may be used again. Fine where it has none. */
+int store_sandbox_release_key(struct store *store, const char *id, struct err *err);
 /* ERR_ENDED when the row ended. */
 int store_sandbox_set_expiry(
 	struct store *store, const char *id, int64_t expires_at_ms, struct err *err);

@@ -39,12 +39,30 @@ static void make_account(struct http_world *h, const char *name, char id[ID_BYTE
 	}
 }
 
+/* What stands on the store; the accounts are there. */
+static void start_service(struct http_world *h)
+{
+	struct err err;
+	const struct ops_parts parts = {
+		.loop = h->w->loop,
+		.store = h->w->store,
+		.auth = h->auth,
+		.quotas = h->w->quotas,
+		.images = h->w->images,
+		.hv = fake_hv_iface(h->w->hv),
+		.sandboxes = h->w->all,
+	};
+	h->ops = ops_new(&parts, &h->ops_config);
+	h->server = http_server_new(h->w->loop, h->ops, h->auth, &h->config);
+	h->admin_path = xasprintf("%s/admin.sock", h->w->dir);
+	assert_ok(http_server_listen(h->server, "127.0.0.1", 0, &h->port, &err), &err);
+	assert_ok(http_server_listen_admin(h->server, h->admin_path, &err), &err);
+}
+
 struct http_world *http_world_new(const struct http_config *config)
 {
 	struct http_world *h = xnew(struct http_world);
-	const struct http_config none = {0};
-	struct err err;
-
+	h->config = config ? *config : (struct http_config){0};
 	h->w = world_new(NULL);
 	h->auth = auth_new(h->w->store);
 	snprintf(h->account, sizeof h->account, "%s", h->w->account);
@@ -62,33 +80,34 @@ struct http_world *http_world_new(const struct http_config *config)
 		.body_bytes = config && config->body_bytes ? config->body_bytes : 64u << 20,
 		.is_egress_configured = true,
 	};
-	const struct ops_parts parts = {
-		.loop = h->w->loop,
-		.store = h->w->store,
-		.auth = h->auth,
-		.quotas = h->w->quotas,
-		.images = h->w->images,
-		.hv = fake_hv_iface(h->w->hv),
-		.sandboxes = h->w->all,
-	};
-	h->ops = ops_new(&parts, &h->ops_config);
-	h->server = http_server_new(h->w->loop, h->ops, h->auth, config ? config : &none);
-	h->admin_path = xasprintf("%s/admin.sock", h->w->dir);
-	assert_ok(http_server_listen(h->server, "127.0.0.1", 0, &h->port, &err), &err);
-	assert_ok(http_server_listen_admin(h->server, h->admin_path, &err), &err);
+	start_service(h);
 	return h;
 }
 
-void http_world_free(struct http_world *h)
+static void stop_service(struct http_world *h)
 {
 	http_server_free(h->server);
 	ops_free(h->ops);
 	auth_free(h->auth);
+	free(h->admin_path);
+}
+
+void http_world_restart(struct http_world *h)
+{
+	stop_service(h);
+	world_stop(h->w);
+	world_start(h->w);
+	h->auth = auth_new(h->w->store);
+	start_service(h);
+}
+
+void http_world_free(struct http_world *h)
+{
+	stop_service(h);
 	world_free(h->w);
 	while (kept_count > 0) {
 		answer_free(kept[--kept_count]);
 	}
-	free(h->admin_path);
 	free(h);
 }
 

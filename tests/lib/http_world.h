@@ -27,6 +27,7 @@ struct http_world {
 	struct ops *ops;
 	struct http_server *server;
 	struct ops_config ops_config;
+	struct http_config config;
 	uint16_t port;
 	char *admin_path;
 	char account[ID_BYTES];
@@ -39,6 +40,8 @@ struct http_world {
 /* @config NULL: the defaults. */
 struct http_world *http_world_new(const struct http_config *config);
 void http_world_free(struct http_world *h);
+/* As if the daemon had been killed and started again; on another port. */
+void http_world_restart(struct http_world *h);
 
 /* ---- clients ---- */
 
