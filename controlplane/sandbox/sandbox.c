@@ -486,6 +486,9 @@ int sandboxes_start(struct sandboxes *all, struct err *err)
 
 bool sandboxes_is_ready(const struct sandboxes *all, struct err *ret_why)
 {
+	if (!store_is_good(all->store, ret_why)) {
+		return false;
+	}
 	if (!all->is_hv_ready) {
 		err_set(ret_why, ERR_UNAVAILABLE, "the hypervisor is not available: %s",
 			all->hv_why.kind == ERR_INTERNAL ? "see the log" : all->hv_why.msg);

@@ -16,17 +16,27 @@
  * "deleting", and ends as "failed".
  *
  * When a row can't be written, a timer tries that again: first the intent, in the end the result.
+ * The intent isn't waited for without end. A full disk may be full of overlays, and then nothing
+ * can be written before something is removed; and a machine that is due must go, whatever became of
+ * the database. After INTENT_TRIES the removal begins without it. Should the daemon be killed
+ * meanwhile, the row is a live one without a domain, which reconcile ends.
  */
 
 #define ROW_RETRY_MS 1000
 #define DESTROY      "destroy" /* what the plan's unwinding is called */
+#define INTENT_TRIES 5
 
 void sandbox_retry_row(struct sandbox *sb, const struct err *err)
 {
 	struct timeval tv = {.tv_sec = ROW_RETRY_MS / 1000, .tv_usec = ROW_RETRY_MS % 1000 * 1000};
 
-	log_failure(
-		LOG_LEVEL_ERR, "sandbox row not written, will retry", err, "sb=%s", sb->row->id);
+	unsigned suppressed;
+
+	/* All of them fail for one cause. */
+	if (log_limit_allows(&sb->all->row_log, clock_monotonic_ms(), &suppressed)) {
+		log_failure(LOG_LEVEL_ERR, "sandbox row not written, will retry", err,
+			"sb=%s suppressed=%u", sb->row->id, suppressed);
+	}
 	evtimer_add(sb->retry_timer, &tv);
 }
 
@@ -35,8 +45,11 @@ static void begin_end(struct sandbox *sb)
 	struct err err;
 
 	if (sandbox_set_state(sb, SANDBOX_DELETING, sb->end_reason, &err) != 0) {
-		sandbox_retry_row(sb, &err);
-		return;
+		if (++sb->intent_tries < INTENT_TRIES) {
+			sandbox_retry_row(sb, &err);
+			return;
+		}
+		sandbox_assume_state(sb, SANDBOX_DELETING, sb->end_reason);
 	}
 	(void)sandbox_check_running(sb, &err);
 	extend_end_all(sb, &err);
@@ -57,7 +70,7 @@ static bool is_intent_written(struct sandbox *sb, struct err *err)
 static void finish_end(struct sandbox *sb)
 {
 	bool has_failed = sb->state == SANDBOX_PROVISIONING;
-	const char *reason = NULL;
+	const char *reason = sb->end_reason; /* the intent may have been lost */
 	struct err err;
 
 	if (has_failed) {

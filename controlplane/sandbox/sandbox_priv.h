@@ -59,6 +59,7 @@ struct sandbox {
 	struct err failure;        /* why its creation failed; kind NONE: it didn't */
 	char *end_reason;          /* why it is to go; NULL: it isn't */
 	struct event *retry_timer; /* a row that couldn't be written, sandbox_destroy.c */
+	unsigned intent_tries;
 	struct event *boot_timer;  /* boot.c */
 	uint64_t begun_ms;         /* the plan, on the monotonic clock */
 
@@ -127,6 +128,7 @@ struct sandboxes {
 	bool has_egress;
 	char *egress_why;
 
+	struct log_limit row_log; /* sandbox_destroy.c */
 	struct event *reaper_timer;
 
 	/* reconcile.c */

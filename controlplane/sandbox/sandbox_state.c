@@ -62,14 +62,15 @@ static void copy_text(char **field, const char *text)
 	*field = copy;
 }
 
-int sandbox_set_state(
-	struct sandbox *sb, enum sandbox_state to, const char *reason, struct err *err)
+static void fill_change(const struct sandbox *sb, enum sandbox_state to, const char *reason,
+	struct store_sandbox_change *change)
 {
-	struct store_sandbox *row = sb->row;
+	const struct store_sandbox *row = sb->row;
 	bool is_final = sandbox_state_is_final(to);
 	bool has_process = to == SANDBOX_RUNNING || to == SANDBOX_DELETING;
 	int64_t now = clock_wall_ms();
-	const struct store_sandbox_change change = {
+
+	*change = (struct store_sandbox_change){
 		.state = sandbox_state_name(to),
 		.reason = reason,
 		.task = to == SANDBOX_PROVISIONING ? restart_task_name(sb->task) : NULL,
@@ -79,35 +80,58 @@ int sandbox_set_state(
 		.pid_start = has_process ? row->pid_start : 0,
 		.releases_uid = is_final && !sb->holds_uid,
 	};
+}
 
-	ASSERT(sandbox_state_can(sb->state, to));
-	if (fault_at("row.%s", change.state) == FAULT_FAIL) {
-		return err_set(err, ERR_UNAVAILABLE, "a fault was injected");
-	}
-	if (store_sandbox_set_state(sb->all->store, row->id, &change, err) != 0) {
-		return -1;
-	}
-	(void)fault_at("row.%s.done", change.state);
+static void apply(
+	struct sandbox *sb, enum sandbox_state to, const struct store_sandbox_change *change)
+{
+	struct store_sandbox *row = sb->row;
 	char quoted[256];
-	const char *text = reason ? reason : row->reason ? row->reason : "";
+	const char *text = change->reason ? change->reason : row->reason ? row->reason : "";
 
 	log_info("sandbox state", "sb=%s from=%s to=%s reason=%s", row->id,
-		sandbox_state_name(sb->state), change.state,
+		sandbox_state_name(sb->state), change->state,
 		log_quote(quoted, sizeof quoted, text, strlen(text)));
-	copy_text(&row->state, change.state);
-	if (reason) {
-		copy_text(&row->reason, reason[0] ? reason : NULL);
+	copy_text(&row->state, change->state);
+	if (change->reason) {
+		copy_text(&row->reason, change->reason[0] ? change->reason : NULL);
 	}
-	copy_text(&row->task, change.task);
-	row->ready_at_ms = change.ready_at_ms ? change.ready_at_ms : row->ready_at_ms;
-	row->ended_at_ms = change.ended_at_ms;
-	row->pid = change.pid;
-	row->pid_start = change.pid_start;
-	row->uid = change.releases_uid ? 0 : row->uid;
+	copy_text(&row->task, change->task);
+	row->ready_at_ms = change->ready_at_ms ? change->ready_at_ms : row->ready_at_ms;
+	row->ended_at_ms = change->ended_at_ms;
+	row->pid = change->pid;
+	row->pid_start = change->pid_start;
+	row->uid = change->releases_uid ? 0 : row->uid;
 	sb->state = to;
 	sb->changed_seq = ++sb->all->seq;
 	sandbox_tell_waits(sb);
+}
+
+int sandbox_set_state(
+	struct sandbox *sb, enum sandbox_state to, const char *reason, struct err *err)
+{
+	struct store_sandbox_change change;
+
+	ASSERT(sandbox_state_can(sb->state, to));
+	fill_change(sb, to, reason, &change);
+	if (fault_at("row.%s", change.state) == FAULT_FAIL) {
+		return err_set(err, ERR_UNAVAILABLE, "a fault was injected");
+	}
+	if (store_sandbox_set_state(sb->all->store, sb->row->id, &change, err) != 0) {
+		return -1;
+	}
+	(void)fault_at("row.%s.done", change.state);
+	apply(sb, to, &change);
 	return 0;
+}
+
+void sandbox_assume_state(struct sandbox *sb, enum sandbox_state to, const char *reason)
+{
+	struct store_sandbox_change change;
+
+	ASSERT(sandbox_state_can(sb->state, to) && !sandbox_state_is_final(to));
+	fill_change(sb, to, reason, &change);
+	apply(sb, to, &change);
 }
 
 int sandbox_note_reason(struct sandbox *sb, const char *reason, struct err *err)

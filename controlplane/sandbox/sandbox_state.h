@@ -64,5 +64,7 @@ bool sandbox_state_is_final(enum sandbox_state state);
 /* @reason: a short word or sentence for the record; NULL keeps what is there, "" clears it. */
 int sandbox_set_state(
 	struct sandbox *sb, enum sandbox_state to, const char *reason, struct err *err);
+/* The move alone: the row can't be written and still says what was before. */
+void sandbox_assume_state(struct sandbox *sb, enum sandbox_state to, const char *reason);
 /* A reason for the record of one that goes on as it is. */
 int sandbox_note_reason(struct sandbox *sb, const char *reason, struct err *err);

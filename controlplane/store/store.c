@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/rand.h"
 #include "base/xalloc.h"
 #include "store/store_internal.h"
@@ -17,14 +18,21 @@
  *
  * One connection, used by the loop alone. WAL, so that somebody who looks with sqlite3(1) doesn't
  * hold us up; synchronous FULL, so that what was answered survives a power cut. A lock held by
- * another program makes a call fail after BUSY_MS rather than the loop stand still.
+ * another program makes a call fail rather than the loop stand still: calls together may wait for
+ * BUSY_MS in BUSY_WINDOW_MS, since it makes no difference to the loop whether one call waits long
+ * or a thousand wait a little.
+ *
+ * A file that turns out to be damaged is read as far as that goes and written no more: each write
+ * could spread the damage into what is still good. The domain goes on without it: sandboxes run,
+ * expire and are removed; nothing is created.
  *
  * Opening goes: file, connection, check (which only reads), settings, migrations, instance id. A
  * file that fails the check is left exactly as it was.
  */
 
-/* How long a call may wait for a lock that isn't ours. */
-#define BUSY_MS 100
+#define BUSY_MS        100
+#define BUSY_WINDOW_MS 1000
+#define BUSY_STEP_MS   2
 /* The log is copied into the file in pieces of about 1 MiB: short pauses instead of long ones. */
 #define CHECKPOINT_PAGES "256"
 /* The longest value; far above what the API lets anybody store. */
@@ -57,6 +65,25 @@ static int make_file(const char *path, struct err *err)
 	return 0;
 }
 
+/* Somebody else has the lock; 0: give up. */
+static int on_busy(void *arg, int tries)
+{
+	struct store *store = arg;
+	uint64_t now = clock_monotonic_ms();
+
+	(void)tries;
+	if (now - store->busy_since_ms >= BUSY_WINDOW_MS) {
+		store->busy_since_ms = now;
+		store->busy_ms = 0;
+	}
+	if (store->busy_ms >= BUSY_MS) {
+		return 0;
+	}
+	store->busy_ms += BUSY_STEP_MS;
+	usleep(BUSY_STEP_MS * 1000);
+	return 1;
+}
+
 static int connect_file(struct store *store, struct err *err)
 {
 	int rc = sqlite3_open_v2(store->path, &store->db,
@@ -68,7 +95,7 @@ static int connect_file(struct store *store, struct err *err)
 	if (rc != SQLITE_OK) {
 		return store_fail(store, rc, "open", err);
 	}
-	sqlite3_busy_timeout(store->db, BUSY_MS);
+	sqlite3_busy_handler(store->db, on_busy, store);
 	sqlite3_limit(store->db, SQLITE_LIMIT_LENGTH, VALUE_MAX_BYTES);
 	sqlite3_limit(store->db, SQLITE_LIMIT_ATTACHED, 1); /* VACUUM INTO attaches its target */
 	sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
@@ -119,6 +146,7 @@ struct store *store_open_with(
 		store_migrate(store, migrations, count, err) < 0 || load_instance(store, err) < 0) {
 		return NULL;
 	}
+	store->is_open = true;
 	return steal_ptr(&store);
 }
 
@@ -141,6 +169,14 @@ void store_close(struct store *store)
 	ASSERT(sqlite3_close(store->db) == SQLITE_OK);
 	free(store->path);
 	free(store);
+}
+
+bool store_is_good(const struct store *store, struct err *ret_why)
+{
+	if (store->is_damaged) {
+		store_refuse_damaged(ret_why);
+	}
+	return !store->is_damaged;
 }
 
 const char *store_instance(const struct store *store)

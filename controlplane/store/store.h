@@ -7,13 +7,17 @@
  *          in store_sandbox.h, store_account.h and store_key.h.
  * Owns:    the connection and its prepared statements.
  * Thread:  the one that opened it: the loop. Calls are synchronous, a write costs about one fsync.
- * Errors:  ERR_UNAVAILABLE: the file is locked by somebody else or the disk is full: nothing was
- *          written, try later. ERR_CONFLICT: something with that name or key exists already.
- *          ERR_NOT_FOUND: no such row. ERR_INTERNAL: anything else.
+ * Errors:  ERR_UNAVAILABLE: the file is locked by somebody else, the disk is full, or the file has
+ *          turned out to be damaged: nothing was written, try later. ERR_CONFLICT: something with
+ *          that name or key exists already. ERR_NOT_FOUND: no such row. ERR_INTERNAL: anything
+ *          else.
  * Uses:    base, sqlite3.
  *
  * Only one process has the file open for writing: the state directory's lock sees to that. What the
  * caller reads in one turn of the loop therefore stays true until the turn ends.
+ *
+ * Calls wait for a lock that somebody else holds for 100 ms in a second, all together: however many
+ * there are, the loop goes on.
  */
 
 #include <stdbool.h>
@@ -33,6 +37,12 @@ struct store;
 struct store *store_open(const char *path, struct err *err);
 void store_close(struct store *store); /* NULL is fine */
 DEFINE_CLEANUP(struct store *, store_close)
+
+/*
+ * False once a read or a write has met damage: from then on nothing is written, what can be read is
+ * read, and only a start with a good file ends that.
+ */
+bool store_is_good(const struct store *store, struct err *ret_why);
 
 /* The random id of this state directory, made with the database. Valid while the store is open. */
 const char *store_instance(const struct store *store);

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "store/store.h"
 
@@ -29,6 +30,11 @@ struct store {
 	char *path;
 	pthread_t thread;
 	bool is_in_tx;
+	bool is_open;    /* in use: a damage that shows is news */
+	bool is_damaged; /* no write is tried any more */
+	/* What calls have waited for others' locks since busy_since_ms. */
+	uint64_t busy_since_ms;
+	unsigned busy_ms;
 	char instance[STORE_INSTANCE_BYTES];
 	struct store_cached cached[STORE_STATEMENTS_MAX];
 	unsigned cached_count;

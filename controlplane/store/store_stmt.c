@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/xalloc.h"
 #include "store/store_internal.h"
 
@@ -43,6 +44,31 @@ static int fail_conflict(struct store *store, int rc, struct err *err)
 	return err_set_at(err, ERR_CONFLICT, rc, __FILE__, __LINE__, "that exists already");
 }
 
+int store_refuse_damaged(struct err *err)
+{
+	return err_set(err, ERR_UNAVAILABLE,
+		"the service's database is damaged; its operator has to restore it");
+}
+
+/* While it is opened, store_migrate.c tells this better: it knows the backups. */
+static int fail_damaged(struct store *store, int rc, const char *what, struct err *err)
+{
+	err_set_at(err, ERR_INTERNAL, rc, __FILE__, __LINE__, "database: %s: %s", what,
+		sqlite3_errmsg(store->db));
+	if (!store->is_open) {
+		return -1;
+	}
+	if (!store->is_damaged) {
+		store->is_damaged = true;
+		log_failure(LOG_LEVEL_ERR,
+			"the database is damaged: nothing is written to it any more; restart "
+			"paddockd, "
+			"which says what to do",
+			err, "path=%s", store->path);
+	}
+	return store_refuse_damaged(err);
+}
+
 int store_fail(struct store *store, int rc, const char *what, struct err *err)
 {
 	int sys = sqlite3_system_errno(store->db);
@@ -56,6 +82,9 @@ int store_fail(struct store *store, int rc, const char *what, struct err *err)
 			err, ERR_NOT_FOUND, rc, __FILE__, __LINE__, "there is no such account");
 	}
 	switch (rc & 0xff) {
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+		return fail_damaged(store, rc, what, err);
 	case SQLITE_BUSY:
 	case SQLITE_LOCKED:
 		return err_set_at(err, ERR_UNAVAILABLE, rc, __FILE__, __LINE__,
@@ -194,6 +223,9 @@ void stmt_bind_blob(struct stmt *stmt, const char *name, const void *value, size
 
 int stmt_step(struct stmt *stmt, struct err *err)
 {
+	if (stmt->store->is_damaged && stmt->handle && !sqlite3_stmt_readonly(stmt->handle)) {
+		return store_refuse_damaged(err);
+	}
 	if (stmt->rc == SQLITE_OK || stmt->rc == SQLITE_ROW) {
 		stmt->rc = sqlite3_step(stmt->handle);
 	}

@@ -77,5 +77,7 @@ void stmt_blob_into(struct stmt *stmt, int column, void *out, size_t len);
 
 /* Translates @rc; @what is being done. Returns -1. */
 int store_fail(struct store *store, int rc, const char *what, struct err *err);
+/* What a caller is told of a damaged file; returns -1. */
+int store_refuse_damaged(struct err *err);
 /* Runs a script of constant SQL. */
 int store_exec(struct store *store, const char *sql, struct err *err);

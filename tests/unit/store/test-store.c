@@ -308,6 +308,27 @@ static void test_write_to_a_locked_database_is_unavailable_soon(void **state)
 	assert_ok(store_account_insert(store, "a", 1, &account, &err), &err);
 }
 
+static void test_many_writes_to_a_locked_database_wait_no_longer_than_one(void **state)
+{
+	_cleanup_(store_close_p) struct store *store = open_store();
+	struct store_account account;
+	struct err err;
+	pid_t pid;
+
+	(void)state;
+	int fd = hold_lock("BEGIN EXCLUSIVE", &pid);
+	uint64_t start = clock_monotonic_ms();
+
+	for (int i = 0; i < 100; i++) {
+		assert_err(
+			store_account_insert(store, "a", 1, &account, &err), &err, ERR_UNAVAILABLE);
+	}
+	/* Each for itself it would be 10 s. */
+	assert_in_range(clock_monotonic_ms() - start, 50, 5000);
+	release_lock(fd, pid);
+	assert_ok(store_account_insert(store, "a", 1, &account, &err), &err);
+}
+
 static void test_opening_a_locked_database_is_unavailable_soon(void **state)
 {
 	pid_t pid;
@@ -569,6 +590,7 @@ int main(void)
 		TEST(test_damaged_page_is_refused),
 		TEST(test_refusal_of_a_damaged_file_names_the_newest_backup),
 		TEST(test_write_to_a_locked_database_is_unavailable_soon),
+		TEST(test_many_writes_to_a_locked_database_wait_no_longer_than_one),
 		TEST(test_opening_a_locked_database_is_unavailable_soon),
 		TEST(test_full_disk_is_unavailable_and_loses_nothing),
 		TEST(test_transaction_that_is_left_is_undone),
