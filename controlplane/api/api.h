@@ -25,6 +25,7 @@
 	X(SANDBOX_RESTART)                                                                         \
 	X(SANDBOX_RESET)                                                                           \
 	X(EXEC)                                                                                    \
+	X(EXEC_LIST)                                                                               \
 	X(FILE_READ)                                                                               \
 	X(FILE_WRITE)                                                                              \
 	X(SERVICE_INFO)                                                                            \

@@ -70,7 +70,7 @@ const struct api_field api_fields_sandbox_list[] = {
 	{"limit", API_INT, API_IN_QUERY, .min = 1, .max = API_LIST_LIMIT_MAX, .default_text = "100",
 		.doc = "At most so many"},
 	{"cursor", API_STRING, API_IN_QUERY, .text = API_TEXT_LINE, .min = 1, .max = 128,
-		.doc = "`next_cursor` of the page before"},
+		.doc = "`next_cursor` of the page before, together with the same filters"},
 	{"account", API_STRING, API_IN_QUERY, .text = API_TEXT_REF, .min = 1, .max = NAME_MAX_BYTES,
 		.doc = "For administrators: only those of this account, by id or by name"},
 	{NULL},

@@ -83,6 +83,12 @@ struct config {
 	char **guest_env;
 	char *guest_ca_file;
 
+	/* [records] */
+	int64_t records_keep_days;
+	int64_t records_keep_count;
+	int64_t records_results;
+	int64_t records_result_bytes;
+
 	/* [log] */
 	char *log_level;
 };

@@ -97,6 +97,17 @@ const struct config_row config_rows[] = {
 	{"guest", "ca_file", CONFIG_STRING, AT(guest_ca_file), "", 0, 0, NULL,
 		"PEM file with certificate authorities that every sandbox trusts."},
 
+	{"records", "keep_days", CONFIG_INT, AT(records_keep_days), "30", 1, 36500, NULL,
+		"Days that the record of a sandbox that ended is kept, with its reason, its last "
+		"results and its Idempotency-Key."},
+	{"records", "keep_count", CONFIG_INT, AT(records_keep_count), "5000", 1, 1000000, NULL,
+		"Most such records of an account; beyond it the oldest go before their time."},
+	{"records", "results", CONFIG_INT, AT(records_results), "5", 0, 64, NULL,
+		"Last commands of each sandbox whose exit code and last output are kept. 0: none."},
+	{"records", "result_bytes", CONFIG_INT, AT(records_result_bytes), "1024", 0, 65536, NULL,
+		"Last bytes kept of each of such a command's two outputs. 0: none, only how it "
+		"ended."},
+
 	{"log", "level", CONFIG_STRING, AT(log_level), "info", 0, 0, NULL,
 		"error, warning, info or debug."},
 };

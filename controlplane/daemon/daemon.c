@@ -293,6 +293,10 @@ static int make_sandboxes(struct daemon *d, struct err *err)
 		.stray_grace_ms = (uint64_t)d->config->stray_grace_seconds * MS_PER_SECOND,
 		.is_network_none_default = d->config->default_network == CONFIG_NETWORK_NONE,
 		.guest_env = d->config->guest_env,
+		.records_days = (unsigned)d->config->records_keep_days,
+		.records_count = (unsigned)d->config->records_keep_count,
+		.results_count = (unsigned)d->config->records_results,
+		.result_bytes = (size_t)d->config->records_result_bytes,
 	};
 
 	if (d->config->guest_ca_file[0] != '\0') {

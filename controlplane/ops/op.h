@@ -97,6 +97,7 @@ enum op_ret op_sandbox_extend(struct op_call *call);
 enum op_ret op_sandbox_restart(struct op_call *call);
 enum op_ret op_sandbox_reset(struct op_call *call);
 enum op_ret op_exec(struct op_call *call);
+enum op_ret op_exec_list(struct op_call *call);
 enum op_ret op_file_read(struct op_call *call);
 enum op_ret op_file_write(struct op_call *call);
 enum op_ret op_service_info(struct op_call *call);

@@ -1,11 +1,11 @@
 #include "ops/op.h"
 
 #include <inttypes.h>
-#include <openssl/evp.h>
 #include <string.h>
 
-#include "base/parse.h"
 #include "base/xalloc.h"
+#include "ops/cursor.h"
+#include "ops/digest.h"
 #include "ops/view.h"
 #include "sandbox/sandbox_state.h"
 
@@ -106,58 +106,18 @@ static enum sandbox_network network_of(const struct api_args *args)
 	return strcmp(network, "egress") == 0 ? SANDBOX_NETWORK_EGRESS : SANDBOX_NETWORK_NONE;
 }
 
-static int compare_keys(const void *a, const void *b)
+/* Field by field in the table's order. */
+static void hash_request(const struct api_args *args, char out[DIGEST_TEXT_BYTES])
 {
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
+	struct digest *digest = digest_new();
 
-/* Field by field in the table's order, the members of objects sorted: how the client happened to
- * write its request doesn't matter. */
-static void hash_value(EVP_MD_CTX *md, const char *name, json_object *value)
-{
-	size_t len;
-
-	EVP_DigestUpdate(md, name, strlen(name) + 1);
-	if (json_object_get_type(value) != json_type_object) {
-		const char *text = json_text(value, &len);
-
-		EVP_DigestUpdate(md, text, len + 1);
-		return;
-	}
-	size_t count = (size_t)json_object_object_length(value);
-	_cleanup_free_ const char **keys = xcalloc(count + 1, sizeof(char *));
-	size_t n = 0;
-
-	json_object_object_foreach (value, key, member) {
-		(void)member;
-		keys[n++] = key;
-	}
-	qsort(keys, count, sizeof keys[0], compare_keys);
-	EVP_DigestUpdate(md, &count, sizeof count);
-	for (size_t i = 0; i < count; i++) {
-		hash_value(md, keys[i], json_object_object_get(value, keys[i]));
-	}
-}
-
-#define HASH_TEXT_BYTES 65
-
-static void hash_request(const struct api_args *args, char out[HASH_TEXT_BYTES])
-{
-	unsigned char digest[32];
-	EVP_MD_CTX *md = EVP_MD_CTX_new();
-
-	ASSERT(md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1);
 	for (const struct api_field *field = args->row->fields; field->name; field++) {
 		/* Whether to wait is no part of what is asked for. */
 		if (strcmp(field->name, "wait") != 0 && api_args_has(args, field->name)) {
-			hash_value(md, field->name, api_args_object(args, field->name));
+			digest_add(digest, field->name, api_args_object(args, field->name));
 		}
 	}
-	ASSERT(EVP_DigestFinal_ex(md, digest, NULL) == 1);
-	EVP_MD_CTX_free(md);
-	for (size_t i = 0; i < sizeof digest; i++) {
-		snprintf(out + 2 * i, 3, "%02x", digest[i]);
-	}
+	digest_end(digest, out);
 }
 
 static void drop_wait(struct op_call *call)
@@ -227,7 +187,7 @@ enum op_ret op_sandbox_create(struct op_call *call)
 {
 	struct err err = ERR_INIT;
 	struct sandbox_create_spec spec = {0};
-	char hash[HASH_TEXT_BYTES];
+	char hash[DIGEST_TEXT_BYTES];
 	struct sandbox *sb;
 	bool is_replay = false;
 
@@ -254,25 +214,6 @@ enum op_ret op_sandbox_create(struct op_call *call)
 }
 
 /* ---- list ---- */
-
-/* "<created_at_ms>.<id>" of the last row: stable while rows come and go. */
-static int parse_cursor(const char *cursor, struct store_sandbox_query *query, struct err *err)
-{
-	char number[24];
-	const char *dot = strchr(cursor, '.');
-	size_t len = dot ? (size_t)(dot - cursor) : 0;
-
-	if (len == 0 || len >= sizeof number || !id_is_valid(dot + 1, ID_SANDBOX)) {
-		return err_set(err, ERR_INVALID, "\"cursor\" is not one that a list gave out");
-	}
-	memcpy(number, cursor, len);
-	number[len] = '\0';
-	if (parse_int(number, 0, INT64_MAX, &query->after_created_at_ms, err) < 0) {
-		return err_set(err, ERR_INVALID, "\"cursor\" is not one that a list gave out");
-	}
-	query->after_id = dot + 1;
-	return 0;
-}
 
 static void take_status(const struct api_args *args, struct store_sandbox_query *query)
 {
@@ -305,6 +246,41 @@ static int take_account(struct op_call *call, struct store_sandbox_query *query,
 	return 0;
 }
 
+static int take_cursor(struct op_call *call, json_object *metadata, struct cursor *cursor,
+	struct store_sandbox_query *query, struct err *err)
+{
+	const char *text = api_args_text(&call->args, "cursor");
+
+	if (!text) {
+		return 0;
+	}
+	if (cursor_read(call->ops->parts.store, query, metadata, text, cursor, err) < 0) {
+		return -1;
+	}
+	query->after_id = cursor->id;
+	query->after_created_at_ms = cursor->created_at_ms;
+	return 0;
+}
+
+static json_object *list_answer(const struct op_call *call, const struct store_sandbox_query *query,
+	json_object *metadata, const struct store_sandbox_list *list)
+{
+	json_object *data = json_object_new_array();
+	json_object *answer = json_object_new_object();
+	char next[CURSOR_TEXT_BYTES];
+
+	for (size_t i = 0; i < list->count; i++) {
+		json_object_array_add(data, view_sandbox(list->rows[i], call->principal.is_admin));
+	}
+	if (list->has_more) {
+		cursor_write(
+			call->ops->parts.store, query, metadata, list->rows[list->count - 1], next);
+	}
+	view_set(answer, "data", data);
+	view_set_text(answer, "next_cursor", list->has_more ? next : NULL);
+	return answer;
+}
+
 enum op_ret op_sandbox_list(struct op_call *call)
 {
 	struct err err = ERR_INIT;
@@ -312,33 +288,17 @@ enum op_ret op_sandbox_list(struct op_call *call)
 	struct store_sandbox_query query = {.limit = (unsigned)api_args_int(args, "limit")};
 	_cleanup_store_sandbox_list_ struct store_sandbox_list list = {0};
 	json_object *metadata = api_args_object(args, "metadata");
+	struct cursor cursor;
 	char account[ID_BYTES];
 
 	query.metadata = metadata ? json_text(metadata, NULL) : NULL;
 	take_status(args, &query);
 	if (take_account(call, &query, account, &err) < 0 ||
-		(api_args_has(args, "cursor") &&
-			parse_cursor(api_args_text(args, "cursor"), &query, &err) < 0) ||
+		take_cursor(call, metadata, &cursor, &query, &err) < 0 ||
 		store_sandbox_list(call->ops->parts.store, &query, &list, &err) < 0) {
 		return op_fail(call, &err);
 	}
-	json_object *data = json_object_new_array();
-	json_object *answer = json_object_new_object();
-
-	for (size_t i = 0; i < list.count; i++) {
-		json_object_array_add(data, view_sandbox(list.rows[i], call->principal.is_admin));
-	}
-	view_set(answer, "data", data);
-	if (list.has_more) {
-		const struct store_sandbox *last = list.rows[list.count - 1];
-		_cleanup_free_ char *cursor = xasprintf(
-			"%" PRId64 ".%s", last->created_at_ms, last->id);
-
-		view_set_text(answer, "next_cursor", cursor);
-	} else {
-		view_set(answer, "next_cursor", NULL);
-	}
-	return op_reply(call, call->row->status, answer);
+	return op_reply(call, call->row->status, list_answer(call, &query, metadata, &list));
 }
 
 /* ---- get ---- */

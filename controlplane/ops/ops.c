@@ -30,6 +30,7 @@ static const op_fn handlers[] = {
 	[API_SANDBOX_RESTART] = op_sandbox_restart,
 	[API_SANDBOX_RESET] = op_sandbox_reset,
 	[API_EXEC] = op_exec,
+	[API_EXEC_LIST] = op_exec_list,
 	[API_FILE_READ] = op_file_read,
 	[API_FILE_WRITE] = op_file_write,
 	[API_SERVICE_INFO] = op_service_info,

@@ -92,6 +92,18 @@ void view_set_bytes(json_object *obj, const char *key, const char *bytes, size_t
 	json_object_object_add(obj, other, base64_text(bytes, len));
 }
 
+/* A message may hold what a guest said. */
+static void set_message(json_object *obj, const char *key, const char *text)
+{
+	size_t len = text ? strlen(text) : 0;
+
+	if (utf8_is_valid(text ? text : "", len)) {
+		view_set_text(obj, key, text);
+	} else {
+		view_set(obj, key, lossy_text(text, len));
+	}
+}
+
 /* ---- errors ---- */
 
 json_object *view_error(const struct err *err, const char *code, const char *request_id)
@@ -103,12 +115,7 @@ json_object *view_error(const struct err *err, const char *code, const char *req
 	if (err->kind == ERR_INTERNAL) {
 		view_set_text(error, "message", "internal error");
 	} else {
-		size_t len = strlen(err->msg);
-
-		/* Messages may hold what a guest said. */
-		view_set(error, "message",
-			utf8_is_valid(err->msg, len) ? json_object_new_string(err->msg)
-						     : lossy_text(err->msg, len));
+		set_message(error, "message", err->msg);
 	}
 	if (code) {
 		view_set_text(error, "code", code);
@@ -131,7 +138,7 @@ json_object *view_sandbox(const struct store_sandbox *row, bool has_account)
 	}
 	view_set_text(obj, "name", row->name);
 	view_set_text(obj, "status", row->state);
-	view_set_text(obj, "reason", row->reason);
+	set_message(obj, "reason", row->reason);
 	view_set_text(obj, "size", row->size ? row->size : "custom");
 	view_set_int(obj, "vcpus", row->vcpus);
 	view_set_int(obj, "memory_mb", row->memory_mb);
@@ -169,6 +176,39 @@ json_object *view_exec(const struct sandbox_exec_result *result)
 	view_set_bool(obj, "timed_out", guest->timed_out);
 	view_set_bool(obj, "truncated", guest->truncated);
 	view_set_int(obj, "duration_ms", (int64_t)(guest->duration_us / 1000));
+	return obj;
+}
+
+/* A tail may begin within a character; that one is left out. */
+static void set_tail(
+	json_object *obj, const char *key, const char *count_key, const struct store_tail *tail)
+{
+	size_t skip = 0;
+
+	while (tail->total > tail->len && skip < tail->len && skip < 3 &&
+		((unsigned char)tail->bytes[skip] & 0xc0) == 0x80) {
+		skip++;
+	}
+	view_set_bytes(obj, key, tail->len ? tail->bytes + skip : "", tail->len - skip);
+	view_set_int(obj, count_key, (int64_t)MIN(tail->total, (uint64_t)INT64_MAX));
+}
+
+json_object *view_result(const struct store_result *result)
+{
+	json_object *obj = json_object_new_object();
+	bool has_ended = !result->error;
+	int exit_code = result->timed_out ? EXIT_CODE_TIMED_OUT : result->exit_code;
+
+	view_set_text(obj, "id", result->id);
+	view_set_time(obj, "ended_at", result->ended_at_ms);
+	view_set(obj, "exit_code", has_ended ? json_object_new_int(exit_code) : NULL);
+	view_set(obj, "signal", result->signal ? json_object_new_int(result->signal) : NULL);
+	view_set_bool(obj, "timed_out", result->timed_out);
+	view_set_bool(obj, "truncated", result->truncated);
+	view_set(obj, "duration_ms", has_ended ? json_object_new_int64(result->duration_ms) : NULL);
+	set_tail(obj, "stdout_tail", "stdout_bytes", &result->out);
+	set_tail(obj, "stderr_tail", "stderr_bytes", &result->err_out);
+	set_message(obj, "error", result->error);
 	return obj;
 }
 

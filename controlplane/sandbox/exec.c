@@ -1,6 +1,8 @@
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/xalloc.h"
+#include "sandbox/results.h"
 #include "sandbox/sandbox_call.h"
 
 /*
@@ -10,6 +12,9 @@
  * but a guest that is broken into need not: what comes beyond is dropped here and marked. All
  * commands of a sandbox together may hold SANDBOX_OUTPUT_CAPS times the cap: many at once would
  * else be a way to fill the daemon's memory. Who is cut by that is the same sandbox's next command.
+ *
+ * The tails are apart from that: they go on when the outputs are cut or nobody waits for them any
+ * more.
  */
 
 struct exec {
@@ -19,6 +24,8 @@ struct exec {
 	struct evbuffer *err_out;
 	uint64_t held;
 	bool is_cut;
+	struct result_tail out_tail;
+	struct result_tail err_tail;
 	sandbox_exec_fn fn;
 	void *arg;
 };
@@ -27,6 +34,8 @@ static void exec_free(struct exec *exec)
 {
 	evbuffer_free(exec->out);
 	evbuffer_free(exec->err_out);
+	result_tail_fini(&exec->out_tail);
+	result_tail_fini(&exec->err_tail);
 	free(exec);
 }
 
@@ -38,10 +47,47 @@ static void on_output(void *arg, int fd, const void *data, size_t len)
 	uint64_t room = MIN(cap - exec->held, cap * SANDBOX_OUTPUT_CAPS - sb->output_held);
 	size_t take = exec->call.is_abandoned ? 0 : (size_t)MIN(len, room);
 
+	if (sb->all->config.results_count > 0) {
+		result_tail_add(fd == 1 ? &exec->out_tail : &exec->err_tail,
+			sb->all->config.result_bytes, data, len);
+	}
 	exec->is_cut |= take < len;
 	exec->held += take;
 	sb->output_held += take;
 	ASSERT(evbuffer_add(fd == 1 ? exec->out : exec->err_out, data, take) == 0);
+}
+
+static char *reason_text(const struct exec *exec, const struct err *err)
+{
+	if (exec->call.is_abandoned && err->kind == ERR_CANCELLED) {
+		return xstrdup("stopped: its client left");
+	}
+	return xstrdup(err->kind == ERR_INTERNAL ? "internal error" : err->msg);
+}
+
+static void keep_result(
+	struct exec *exec, const struct guest_exec_result *result, const struct err *err)
+{
+	struct sandbox *sb = exec->call.sb;
+	size_t cap = sb->all->config.result_bytes;
+	struct store_result kept = {.ended_at_ms = clock_wall_ms(), .truncated = exec->is_cut};
+
+	if (sb->all->config.results_count == 0) {
+		return;
+	}
+	memcpy(kept.id, exec->id, sizeof kept.id);
+	result_tail_take(&exec->out_tail, cap, &kept.out);
+	result_tail_take(&exec->err_tail, cap, &kept.err_out);
+	if (err) {
+		kept.error = reason_text(exec, err);
+	} else {
+		kept.exit_code = result->exit_code;
+		kept.signal = result->signal;
+		kept.timed_out = result->timed_out;
+		kept.truncated |= result->truncated;
+		kept.duration_ms = (int64_t)(result->duration_us / 1000);
+	}
+	results_add(sb, &kept);
 }
 
 static void on_done(void *arg, const struct guest_exec_result *result, const struct err *err)
@@ -51,6 +97,7 @@ static void on_done(void *arg, const struct guest_exec_result *result, const str
 
 	exec->call.sb->output_held -= exec->held;
 	err = call_end(&exec->call, err, &better);
+	keep_result(exec, result, err);
 	if (!exec->call.is_abandoned && err) {
 		exec->fn(exec->arg, NULL, err);
 	} else if (!exec->call.is_abandoned) {

@@ -6,6 +6,7 @@
 #include "base/xalloc.h"
 #include "sandbox/held_uids.h"
 #include "sandbox/paths.h"
+#include "sandbox/results.h"
 #include "sandbox/sandbox_priv.h"
 
 /*
@@ -170,6 +171,7 @@ struct sandbox *sandbox_new(
 	sb->changed_seq = ++all->seq;
 	TAILQ_INIT(&sb->waits);
 	TAILQ_INIT(&sb->calls);
+	STAILQ_INIT(&sb->results);
 	extend_init(sb);
 	egress_init(sb);
 	paths_init(&sb->paths, all->config.state_dir, all->config.run_dir, row->id);
@@ -194,6 +196,7 @@ static void sandbox_free(struct sandbox *sb)
 	restart_fini(sb);
 	boot_fini(sb);
 	ASSERT(TAILQ_EMPTY(&sb->calls) && TAILQ_EMPTY(&sb->waits) && TAILQ_EMPTY(&sb->extends));
+	results_written(sb);
 	quota_refund(&sb->charge);
 	image_unref(sb->image);
 	paths_fini(&sb->paths);
@@ -340,7 +343,19 @@ struct sandboxes *sandboxes_new(struct loop *loop, const struct sandboxes_config
 	held_uids_init(all);
 	reconcile_init(all);
 	strays_init(all);
+	records_init(all);
+	results_init(all);
 	return all;
+}
+
+/* Their results are the last that can be kept. */
+static void end_calls(struct sandboxes *all)
+{
+	struct sandbox *sb;
+
+	TAILQ_FOREACH (sb, &all->live, link) {
+		channel_close(sb);
+	}
 }
 
 static void drop_all(struct sandbox_list *list)
@@ -379,6 +394,9 @@ void sandboxes_free(struct sandboxes *all)
 	held_uids_fini(all);
 	reconcile_fini(all);
 	strays_fini(all);
+	end_calls(all);
+	results_fini(all);
+	records_fini(all);
 	drop_all(&all->live);
 	drop_all(&all->ended);
 	free((char *)all->config.state_dir);
@@ -478,6 +496,7 @@ int sandboxes_start(struct sandboxes *all, struct err *err)
 	if (load(all, err) != 0) {
 		return -1;
 	}
+	records_start(all);
 	own.arg = all;
 	all->is_hv_open = true;
 	all->hv->ops->open(all->hv, &own);

@@ -26,6 +26,7 @@
 #include "loop/loop.h"
 #include "sandbox/sandbox_state.h"
 #include "store/store.h"
+#include "store/store_result.h"
 #include "store/store_sandbox.h"
 
 struct sandboxes;
@@ -46,8 +47,15 @@ struct sandboxes_config {
 	bool is_network_none_default;  /* network.default=none */
 	uint64_t stray_grace_ms;       /* nothing younger is a stray */
 	bool is_inspection;     /* nothing is done by itself: for strays_find() without a daemon */
-	char *const *guest_env; /* operator's guest.env for every sandbox */
-	const char *guest_ca_pem; /* contents of guest.ca_file, or NULL */
+	char *const *guest_env;        /* operator's guest.env for every sandbox */
+	const char *guest_ca_pem;      /* contents of guest.ca_file, or NULL */
+
+	/* What is kept of sandboxes that ended, and of their commands. */
+	unsigned records_days;    /* 0: all for ever */
+	unsigned records_count;   /* in each account */
+	unsigned records_pass_ms; /* from one look to the next; 0: five minutes */
+	unsigned results_count;   /* last commands of each sandbox; 0: none */
+	size_t result_bytes;      /* last bytes of each of their outputs */
 };
 
 struct sandboxes *sandboxes_new(struct loop *loop, const struct sandboxes_config *config,
@@ -189,6 +197,13 @@ void sandbox_call_abandon(struct sandbox_call *call);
 
 struct sandbox_call *sandbox_exec(struct sandbox *sb, const struct sandbox_exec_spec *spec,
 	sandbox_exec_fn fn, void *arg, struct err *err);
+
+/*
+ * How the last commands of a sandbox, live or ended, ended; newest first. Nothing where there is no
+ * such record. Errors as store.h.
+ */
+int sandbox_results(
+	struct sandboxes *all, const char *id, struct store_result_list *ret, struct err *err);
 
 /* Takes the reader's end of @body on success. */
 struct sandbox_call *sandbox_file_put(struct sandbox *sb, const struct guest_file_spec *spec,

@@ -101,7 +101,9 @@ struct sandbox {
 	bool is_telling;
 	TAILQ_HEAD(, sandbox_call) calls;
 	size_t call_count;
-	uint64_t output_held; /* exec.c: bytes of the commands under way */
+	uint64_t output_held;          /* exec.c: bytes of the commands under way */
+	STAILQ_HEAD(, result) results; /* results.c: not yet written */
+	unsigned result_count;
 };
 
 TAILQ_HEAD(sandbox_list, sandbox);
@@ -128,7 +130,14 @@ struct sandboxes {
 	bool has_egress;
 	char *egress_why;
 
-	struct log_limit row_log; /* sandbox_destroy.c */
+	struct log_limit row_log; /* sandbox_destroy.c, results.c */
+	struct event *results_timer;
+
+	/* records.c */
+	struct event *records_timer;
+	char records_account[ID_BYTES]; /* whose turn it is; empty: nobody's yet */
+	uint64_t records_pruned;
+
 	struct event *reaper_timer;
 
 	/* reconcile.c */
@@ -268,6 +277,12 @@ void reaper_init(struct sandboxes *all);
 /* An expiry is new or has changed. */
 void reaper_kick(struct sandboxes *all);
 void reaper_fini(struct sandboxes *all);
+
+/* ---- records.c ---- */
+
+void records_init(struct sandboxes *all);
+void records_start(struct sandboxes *all);
+void records_fini(struct sandboxes *all);
 
 /* ---- reconcile.c ---- */
 

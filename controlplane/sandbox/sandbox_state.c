@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "sandbox/results.h"
 #include "sandbox/sandbox_priv.h"
 
 #define TO(state) (1U << SANDBOX_##state)
@@ -107,6 +108,25 @@ static void apply(
 	sandbox_tell_waits(sb);
 }
 
+/* A row that ended has all its results. */
+static int write_change(
+	struct sandbox *sb, const struct store_sandbox_change *change, struct err *err)
+{
+	_cleanup_store_tx_ struct store_tx tx = STORE_TX_INIT;
+	struct store *store = sb->all->store;
+
+	if (sb->result_count == 0 || change->ended_at_ms == 0) {
+		return store_sandbox_set_state(store, sb->row->id, change, err);
+	}
+	if (store_begin(store, &tx, err) != 0 || results_write(sb, err) != 0 ||
+		store_sandbox_set_state(store, sb->row->id, change, err) != 0 ||
+		store_commit(&tx, err) != 0) {
+		return -1;
+	}
+	results_written(sb);
+	return 0;
+}
+
 int sandbox_set_state(
 	struct sandbox *sb, enum sandbox_state to, const char *reason, struct err *err)
 {
@@ -117,7 +137,7 @@ int sandbox_set_state(
 	if (fault_at("row.%s", change.state) == FAULT_FAIL) {
 		return err_set(err, ERR_UNAVAILABLE, "a fault was injected");
 	}
-	if (store_sandbox_set_state(sb->all->store, sb->row->id, &change, err) != 0) {
+	if (write_change(sb, &change, err) != 0) {
 		return -1;
 	}
 	(void)fault_at("row.%s.done", change.state);

@@ -82,6 +82,22 @@ int store_account_set_disabled(
 	return stmt_change(&stmt, MISSING, err);
 }
 
+int store_account_next(struct store *store, char id[ID_BYTES], struct err *err)
+{
+	_cleanup_stmt_ struct stmt stmt = stmt_make(
+		store, "SELECT id FROM account WHERE id > :id ORDER BY id LIMIT 1");
+	char after[ID_BYTES];
+
+	memcpy(after, id, sizeof after);
+	stmt_bind_text(&stmt, ":id", after);
+	int r = stmt_step(&stmt, err);
+
+	if (r > 0) {
+		stmt_text_into(&stmt, 0, id, ID_BYTES);
+	}
+	return r;
+}
+
 int store_account_list(
 	struct store *store, struct store_account **ret, size_t *ret_count, struct err *err)
 {

@@ -35,6 +35,8 @@ int store_account_get_by_name(
 	struct store *store, const char *name, struct store_account *ret, struct err *err);
 int store_account_set_disabled(
 	struct store *store, const char *id, bool is_disabled, struct err *err);
+/* The id that follows @id, which it replaces; empty: the first one. 1: found, 0: there is none. */
+int store_account_next(struct store *store, char id[ID_BYTES], struct err *err);
 /* By name; the caller frees *ret. */
 int store_account_list(
 	struct store *store, struct store_account **ret, size_t *ret_count, struct err *err);

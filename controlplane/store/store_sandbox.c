@@ -324,3 +324,24 @@ int store_sandbox_prune(struct store *store, int64_t ended_before_ms, unsigned m
 	*ret_count = (unsigned)stmt_changes(&stmt);
 	return 0;
 }
+
+int store_sandbox_prune_account(struct store *store, const char *account, unsigned keep,
+	unsigned max, unsigned *ret_count, struct err *err)
+{
+	_cleanup_stmt_ struct stmt stmt = stmt_make(store,
+		"DELETE FROM sandbox WHERE rowid IN (SELECT rowid FROM sandbox"
+		" WHERE account_id = :account AND ended_at IS NOT NULL AND uid IS NULL"
+		" AND (ended_at, id) <= (SELECT ended_at, id FROM sandbox"
+		" WHERE account_id = :account AND ended_at IS NOT NULL"
+		" ORDER BY ended_at DESC, id DESC LIMIT 1 OFFSET :keep)"
+		" ORDER BY ended_at, id LIMIT :max)");
+
+	stmt_bind_text(&stmt, ":account", account);
+	stmt_bind_int(&stmt, ":keep", keep);
+	stmt_bind_int(&stmt, ":max", max);
+	if (stmt_run(&stmt, err) < 0) {
+		return -1;
+	}
+	*ret_count = (unsigned)stmt_changes(&stmt);
+	return 0;
+}

@@ -138,3 +138,6 @@ int store_sandbox_find_uid(
  */
 int store_sandbox_prune(struct store *store, int64_t ended_before_ms, unsigned max,
 	unsigned *ret_count, struct err *err);
+/* The same for the oldest of those that @account has beyond @keep. */
+int store_sandbox_prune_account(struct store *store, const char *account, unsigned keep,
+	unsigned max, unsigned *ret_count, struct err *err);
