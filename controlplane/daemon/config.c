@@ -1,6 +1,5 @@
 #include "daemon/config.h"
 
-#include <ini.h>
 #include <limits.h>
 #include <string.h>
 
@@ -10,23 +9,24 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "daemon/config_table.h"
+#include "daemon/ini.h"
 
 /*
  * Theory of operation. config_assign() is the one way in for a value, whatever its source; each
  * source only finds section, key and text. CONFIG_LINES keys replace what an earlier source gave
- * with the first line of the new one, so `replaced` remembers, per source, which rows have been
- * started afresh.
+ * with the first line of the new one, so `given` remembers, per source, which rows it has named.
+ *
+ * What a file can't hold is refused from every source, so that what is dumped reads back the same.
  */
 
 #define CONFIG_FILE_MAX (256 * 1024)
 #define VALUE_MAX       4096
-/* With the end of the line and a terminator it just fits. */
-#define LINE_MAX_BYTES (INI_MAX_LINE - 2)
+#define ENV_PREFIX      "PADDOCK_"
 
 struct config_source {
 	struct config *config;
-	bool replaced[64];
-	struct err *err;
+	bool given[64];
+	bool sizes_given[CONFIG_SIZES_MAX];
 };
 
 static void *member(const struct config *config, const struct config_row *row)
@@ -75,14 +75,63 @@ static int assign_enum(
 	return err_set(err, ERR_INVALID, "must be one of %s", known);
 }
 
+static int check_list(const struct config_row *row, char *const *list, struct err *err)
+{
+	for (; row->check && *list; list++) {
+		if (row->check(*list, err) != 0) {
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static int assign_list(const struct config_row *row, const char *value, char ***at, struct err *err)
+{
+	char **list = split_list(value);
+
+	if (check_list(row, list, err) != 0) {
+		strv_free(list);
+		return -1;
+	}
+	strv_free(*at);
+	*at = list;
+	return 0;
+}
+
+/* The first line of a source replaces those of the source before; an empty one gives none. */
+static int assign_line(
+	const struct config_row *row, bool is_first, const char *value, char ***at, struct err *err)
+{
+	if (value[0] != '\0' && row->check && row->check(value, err) != 0) {
+		return -1;
+	}
+	if (is_first) {
+		strv_free(*at);
+		*at = xcalloc(1, sizeof **at);
+	}
+	if (value[0] != '\0') {
+		append_line(at, value);
+	}
+	return 0;
+}
+
 static int assign_row(struct config_source *source, const struct config_row *row, const char *value,
 	struct err *err)
 {
 	void *at = member(source->config, row);
 	size_t index = (size_t)(row - config_rows);
 
+	bool is_first = !source->given[index];
+
+	if (!is_first && row->type != CONFIG_LINES) {
+		return err_set(err, ERR_INVALID, "given twice");
+	}
+	source->given[index] = true;
 	switch (row->type) {
 	case CONFIG_STRING:
+		if (row->check && row->check(value, err) != 0) {
+			return -1;
+		}
 		free(*(char **)at);
 		*(char **)at = xstrdup(value);
 		return 0;
@@ -93,27 +142,19 @@ static int assign_row(struct config_source *source, const struct config_row *row
 	case CONFIG_ENUM:
 		return assign_enum(row, value, at, err);
 	case CONFIG_LIST:
-		strv_free(*(char ***)at);
-		*(char ***)at = split_list(value);
-		return 0;
+		return assign_list(row, value, at, err);
 	case CONFIG_LINES:
-		if (!source->replaced[index]) {
-			source->replaced[index] = true;
-			strv_free(*(char ***)at);
-			*(char ***)at = xcalloc(1, sizeof(char *));
-		}
-		if (value[0] != '\0') {
-			append_line(at, value);
-		}
-		return 0;
+		return assign_line(row, is_first, value, at, err);
 	default:
 		ASSERT(!"a type without a case");
 		return -1;
 	}
 }
 
-static int assign_size(struct config *config, const char *name, const char *value, struct err *err)
+static int assign_size(
+	struct config_source *source, const char *name, const char *value, struct err *err)
 {
+	struct config *config = source->config;
 	unsigned vcpus;
 	unsigned memory_mb;
 	unsigned disk_gb;
@@ -138,36 +179,72 @@ static int assign_size(struct config *config, const char *name, const char *valu
 		size = &config->sizes[config->size_count++];
 		snprintf(size->name, sizeof size->name, "%s", name);
 	}
+	size_t index = (size_t)(size - config->sizes);
+
+	if (source->sizes_given[index]) {
+		return err_set(err, ERR_INVALID, "given twice");
+	}
+	source->sizes_given[index] = true;
 	size->vcpus = vcpus;
 	size->memory_mb = memory_mb;
 	size->disk_gb = disk_gb;
 	return 0;
 }
 
+static const struct config_row *find_row(const char *section, const char *key)
+{
+	for (size_t i = 0; i < config_row_count; i++) {
+		if (strcmp(config_rows[i].section, section) == 0 &&
+			strcmp(config_rows[i].key, key) == 0) {
+			return &config_rows[i];
+		}
+	}
+	return NULL;
+}
+
+/* Can a line of a file hold it? */
+static int check_text(const char *value, struct err *err)
+{
+	size_t len = strlen(value);
+
+	if (len > VALUE_MAX) {
+		return err_set(err, ERR_INVALID, "longer than %d bytes", VALUE_MAX);
+	}
+	if (!utf8_is_valid(value, len)) {
+		return err_set(err, ERR_INVALID, "not UTF-8 text");
+	}
+	for (size_t i = 0; i < len; i++) {
+		unsigned char c = (unsigned char)value[i];
+
+		if ((c < 0x20 && c != '\t') || c == 0x7f) {
+			return err_set(err, ERR_INVALID, "holds a control character");
+		}
+		if (c == ';' && (i == 0 || strchr(" \t", value[i - 1]))) {
+			return err_set(err, ERR_INVALID,
+				"holds a ; behind a blank, where a comment begins");
+		}
+	}
+	if (len > 0 && (strchr(" \t", value[0]) || strchr(" \t", value[len - 1]))) {
+		return err_set(err, ERR_INVALID, "begins or ends with a blank");
+	}
+	return 0;
+}
+
 static int config_assign(struct config_source *source, const char *section, const char *key,
 	const char *value, struct err *err)
 {
-	char quoted[128];
-	int rc = -1;
+	const struct config_row *row = find_row(section, key);
+	bool is_size = strcmp(section, "sizes") == 0;
 
-	if (strlen(value) > VALUE_MAX) {
-		err_set(err, ERR_INVALID, "longer than %d bytes", VALUE_MAX);
-		return err_wrap(err, "%s.%s", section, key);
+	if (!row && !is_size) {
+		return err_set(
+			err, ERR_INVALID, "%.64s.%.64s: there is no such setting", section, key);
 	}
-	if (strcmp(section, "sizes") == 0) {
-		rc = assign_size(source->config, key, value, err);
-		return rc == 0 ? 0 : err_wrap(err, "sizes.%s", key);
+	if (check_text(value, err) != 0 || (is_size ? assign_size(source, key, value, err)
+						    : assign_row(source, row, value, err)) != 0) {
+		return err_wrap(err, "%s.%.64s", section, key);
 	}
-	for (size_t i = 0; i < config_row_count; i++) {
-		const struct config_row *row = &config_rows[i];
-
-		if (strcmp(row->section, section) == 0 && strcmp(row->key, key) == 0) {
-			rc = assign_row(source, row, value, err);
-			return rc == 0 ? 0 : err_wrap(err, "%s.%s", section, key);
-		}
-	}
-	snprintf(quoted, sizeof quoted, "%s.%s", section, key);
-	return err_set(err, ERR_INVALID, "%s: there is no such setting", quoted);
+	return 0;
 }
 
 void config_init(struct config *config)
@@ -175,13 +252,13 @@ void config_init(struct config *config)
 	struct config_source source = {.config = config};
 	struct err err;
 
-	ASSERT(config_row_count <= ARRAY_SIZE(source.replaced));
+	ASSERT(config_row_count <= ARRAY_SIZE(source.given));
 	memset(config, 0, sizeof *config);
 	for (size_t i = 0; i < config_row_count; i++) {
 		ASSERT(assign_row(&source, &config_rows[i], config_rows[i].preset, &err) == 0);
 	}
 	for (size_t i = 0; i < config_size_preset_count; i++) {
-		ASSERT(assign_size(config, config_size_presets[i].name,
+		ASSERT(assign_size(&source, config_size_presets[i].name,
 			       config_size_presets[i].value, &err) == 0);
 	}
 }
@@ -200,47 +277,17 @@ void config_fini(struct config *config)
 	memset(config, 0, sizeof *config);
 }
 
-static int on_ini(void *user, const char *section, const char *key, const char *value)
+static int on_line(
+	void *arg, const char *section, const char *key, const char *value, struct err *err)
 {
-	struct config_source *source = user;
-
-	/* inih goes on after an error; the first one is the one to tell. */
-	if (source->err->kind != ERR_NONE) {
-		return 0;
-	}
-	return config_assign(source, section, key, value ? value : "", source->err) == 0;
-}
-
-/* What inih would take for something else without a word: the end of a line that is too long for
- * its buffer is the next line to it, and an indented one is a further value of the key above, which
- * for most replaces the first. */
-static int check_lines(const char *path, const char *text, struct err *err)
-{
-	for (unsigned number = 1; *text; number++) {
-		size_t len = strcspn(text, "\n");
-		size_t indent = strspn(text, " \t\r");
-
-		if (len > LINE_MAX_BYTES) {
-			return err_set(err, ERR_INVALID,
-				"%s:%u: a line must have at most %d bytes, not %zu; the "
-				"environment and --set take more",
-				path, number, LINE_MAX_BYTES, len);
-		}
-		if (indent > 0 && indent < len && !strchr("#;", text[indent])) {
-			return err_set(err, ERR_INVALID,
-				"%s:%u: a line must not begin with a blank: values don't go on "
-				"from one line to the next",
-				path, number);
-		}
-		text += len + (text[len] == '\n');
-	}
-	return 0;
+	return config_assign(arg, section, key, value, err);
 }
 
 int config_read_file(struct config *config, const char *path, struct err *err)
 {
-	struct config_source source = {.config = config, .err = err};
+	struct config_source source = {.config = config};
 	_cleanup_free_ char *text = NULL;
+	unsigned line;
 	size_t len;
 
 	if (fs_read(path, CONFIG_FILE_MAX, &text, &len, err) != 0) {
@@ -249,40 +296,68 @@ int config_read_file(struct config *config, const char *path, struct err *err)
 	if (strlen(text) != len || !utf8_is_valid(text, len)) {
 		return err_set(err, ERR_INVALID, "%s: not UTF-8 text", path);
 	}
-	if (check_lines(path, text, err) < 0) {
-		return -1;
+	if (ini_read(text, on_line, &source, &line, err) != 0) {
+		return err_wrap(err, "%s:%u", path, line);
 	}
-	err->kind = ERR_NONE;
-	int line = ini_parse_string(text, on_ini, &source);
+	return 0;
+}
 
-	if (line == 0) {
+/* ---- environment ---- */
+
+/* @name begins with PADDOCK_<SECTION>_: returns what follows. */
+static const char *after_section(const char *name, const char *section)
+{
+	size_t len = strlen(section);
+
+	name += strlen(ENV_PREFIX);
+	return strncasecmp(name, section, len) == 0 && name[len] == '_' ? name + len + 1 : NULL;
+}
+
+/* "limits" for PADDOCK_LIMITS_…; NULL: no section of ours. *ret_key: what follows. */
+static const char *find_section(const char *name, const char **ret_key)
+{
+	for (size_t i = 0; i < config_row_count; i++) {
+		*ret_key = after_section(name, config_rows[i].section);
+		if (*ret_key) {
+			return config_rows[i].section;
+		}
+	}
+	*ret_key = after_section(name, "sizes");
+	return *ret_key ? "sizes" : NULL;
+}
+
+static int read_variable(struct config_source *source, const char *variable, struct err *err)
+{
+	const char *equals = strchr(variable, '=');
+	_cleanup_free_ char *name = xasprintf(
+		"%.*s", equals ? (int)(equals - variable) : 0, variable);
+	const char *rest;
+	const char *section = equals ? find_section(name, &rest) : NULL;
+
+	if (!section) {
 		return 0;
 	}
-	if (err->kind == ERR_NONE) {
-		err_set(err, ERR_INVALID, "neither a [section], a key = value nor a comment");
+	_cleanup_free_ char *key = xstrdup(rest);
+
+	for (char *c = key; *c; c++) {
+		*c = (char)(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
+		/* A size's name has dashes, which a variable's can't have. */
+		*c = (char)(*c == '_' && strcmp(section, "sizes") == 0 ? '-' : *c);
 	}
-	return err_wrap(err, "%s:%d", path, line);
+	if (config_assign(source, section, key, equals + 1, err) != 0) {
+		return err_wrap(err, "environment variable %.64s", name);
+	}
+	return 0;
 }
 
 int config_read_environment(struct config *config, char *const *environment, struct err *err)
 {
 	struct config_source source = {.config = config};
 
-	for (size_t i = 0; i < config_row_count; i++) {
-		const struct config_row *row = &config_rows[i];
-		char name[64];
-		int n = snprintf(name, sizeof name, "PADDOCK_%s_%s=", row->section, row->key);
-
-		for (char *c = name; *c; c++) {
-			*c = (char)(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
-		}
-		for (size_t k = 0; environment[k]; k++) {
-			if (strncmp(environment[k], name, (size_t)n) == 0 &&
-				config_assign(&source, row->section, row->key, environment[k] + n,
-					err) != 0) {
-				name[n - 1] = '\0';
-				return err_wrap(err, "environment variable %s", name);
-			}
+	for (; *environment; environment++) {
+		if (strncmp(*environment, ENV_PREFIX, strlen(ENV_PREFIX)) == 0 &&
+			read_variable(&source, *environment, err) != 0) {
+			return -1;
 		}
 	}
 	return 0;
@@ -303,6 +378,8 @@ int config_set(struct config *config, const char *assignment, struct err *err)
 	return config_assign(&source, copy, dot + 1, equals + 1, err);
 }
 
+/* ---- what spans keys ---- */
+
 static void default_path(char **path, const char *dir, const char *name)
 {
 	if ((*path)[0] == '\0') {
@@ -311,55 +388,30 @@ static void default_path(char **path, const char *dir, const char *name)
 	}
 }
 
-static int check_absolute(const char *key, const char *path, struct err *err)
+static int check_listen(const struct config *config, struct err *err)
 {
-	return path[0] == '/' ? 0 : err_set(err, ERR_INVALID, "%s: must be an absolute path", key);
-}
+	_cleanup_free_ char *host = NULL;
+	uint16_t port;
+	bool is_loopback;
 
-static int check_env(char *const *env, struct err *err)
-{
-	for (size_t i = 0; env && env[i]; i++) {
-		size_t n = strcspn(env[i], "=");
-
-		if (n == 0 || env[i][n] != '=' || (env[i][0] >= '0' && env[i][0] <= '9') ||
-			strspn(env[i], "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
-				       "0123456789") != n) {
-			return err_set(err, ERR_INVALID,
-				"guest.env: must be NAME=VALUE with letters, digits and _ in the "
-				"name");
-		}
+	if (config_parse_listen(config->listen, &host, &port, &is_loopback, err) != 0) {
+		return err_wrap(err, "server.listen");
+	}
+	if (!is_loopback && !config->allow_insecure) {
+		return err_set(err, ERR_INVALID,
+			"server.listen: %s is reachable from other machines, and keys would cross "
+			"the network in clear; put a TLS proxy before a loopback address, or set "
+			"server.allow_insecure = yes",
+			host);
 	}
 	return 0;
 }
 
-static int check_log_level(const char *name, struct err *err)
-{
-	static const char *const names[] = {"error", "warning", "info", "debug"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		if (strcmp(name, names[i]) == 0) {
-			return 0;
-		}
-	}
-	return err_set(err, ERR_INVALID, "log.level: must be error, warning, info or debug");
-}
-
 int config_finish(struct config *config, struct err *err)
 {
-	if (check_absolute("state.dir", config->state_dir, err) != 0) {
-		return -1;
-	}
 	default_path(&config->admin_socket, config->state_dir, "admin.sock");
 	default_path(&config->run_dir, config->state_dir, "run");
-	if (check_absolute("server.admin_socket", config->admin_socket, err) != 0 ||
-		check_absolute("state.run_dir", config->run_dir, err) != 0 ||
-		check_absolute("state.images", config->images_dir, err) != 0 ||
-		check_env(config->guest_env, err) != 0 ||
-		check_log_level(config->log_level, err) != 0) {
-		return -1;
-	}
-	if (config->guest_ca_file[0] != '\0' &&
-		check_absolute("guest.ca_file", config->guest_ca_file, err) != 0) {
+	if (check_listen(config, err) != 0) {
 		return -1;
 	}
 	if (config->exec_timeout_ms > config->exec_timeout_max_ms) {
@@ -375,76 +427,6 @@ int config_finish(struct config *config, struct err *err)
 			"limits.body_bytes: may not exceed limits.bodies_total_bytes");
 	}
 	return 0;
-}
-
-static void dump_value(const struct config *config, const struct config_row *row, FILE *out)
-{
-	const void *at = member(config, row);
-
-	switch (row->type) {
-	case CONFIG_STRING:
-		fprintf(out, "%s = %s\n", row->key, *(char *const *)at);
-		break;
-	case CONFIG_INT:
-		fprintf(out, "%s = %lld\n", row->key, (long long)*(const int64_t *)at);
-		break;
-	case CONFIG_BOOL:
-		fprintf(out, "%s = %s\n", row->key, *(const bool *)at ? "yes" : "no");
-		break;
-	case CONFIG_ENUM:
-		fprintf(out, "%s = %s\n", row->key, row->choices[*(const int64_t *)at]);
-		break;
-	case CONFIG_LIST:
-		fprintf(out, "%s =", row->key);
-		for (char *const *word = *(char **const *)at; *word; word++) {
-			fprintf(out, " %s", *word);
-		}
-		fputc('\n', out);
-		break;
-	case CONFIG_LINES:
-		for (char *const *line = *(char **const *)at; *line; line++) {
-			fprintf(out, "%s = %s\n", row->key, *line);
-		}
-		break;
-	default:
-		ASSERT(!"a type without a case");
-	}
-}
-
-static void dump_doc(const struct config_row *row, FILE *out)
-{
-	fprintf(out, "# %s", row->doc);
-	if (row->type == CONFIG_INT) {
-		fprintf(out, " From %lld to %lld.", (long long)row->min, (long long)row->max);
-	}
-	for (size_t i = 0; row->choices && row->choices[i]; i++) {
-		fprintf(out, "%s%s", i ? ", " : " One of: ", row->choices[i]);
-	}
-	fprintf(out, "%s Default: %s\n", row->choices ? "." : "",
-		row->preset[0] ? row->preset : "empty");
-}
-
-void config_dump(const struct config *config, FILE *out)
-{
-	const char *section = "";
-
-	for (size_t i = 0; i < config_row_count; i++) {
-		const struct config_row *row = &config_rows[i];
-
-		if (strcmp(section, row->section) != 0) {
-			fprintf(out, "%s[%s]\n", i ? "\n" : "", row->section);
-			section = row->section;
-		}
-		dump_doc(row, out);
-		dump_value(config, row, out);
-	}
-	fprintf(out, "\n[sizes]\n# NAME = vcpus/memory_mb/disk_gb\n");
-	for (unsigned i = 0; i < config->size_count; i++) {
-		const struct config_size *size = &config->sizes[i];
-
-		fprintf(out, "%s = %u/%u/%u\n", size->name, size->vcpus, size->memory_mb,
-			size->disk_gb);
-	}
 }
 
 const struct config_size *config_find_size(const struct config *config, const char *name)

@@ -4,12 +4,14 @@
  * config - the daemon's settings
  *
  * Purpose: one table (config_table.c) holds every key with type, range, default and documentation;
- * the reader, --dump-config and docs/configuration.md follow from it. Owns:    the strings in
- * struct config. Thread:  start-up, before there are others. Errors:  ERR_INVALID: "FILE:LINE:
- * section.key: what is wrong and what is allowed". Uses:    base, inih.
+ *          the reader, --dump-config and docs/configuration.md follow from it.
+ * Owns:    the strings in struct config.
+ * Thread:  start-up, before there are others.
+ * Errors:  ERR_INVALID: "FILE:LINE: section.key: what is wrong and what is allowed"; in place of
+ * the file the name of the variable or flag. Uses:    base.
  *
  * Order, later wins: defaults, file, environment (PADDOCK_<SECTION>_<KEY>), --set
- * section.key=value. Unknown keys are refused.
+ * section.key=value. Unknown keys are refused, and so is a key that a file gives twice.
  */
 
 #include <stdbool.h>
@@ -29,6 +31,7 @@ struct config_size {
 };
 
 enum config_acceleration { CONFIG_ACCEL_AUTO, CONFIG_ACCEL_KVM, CONFIG_ACCEL_TCG };
+enum config_log { CONFIG_LOG_ERROR, CONFIG_LOG_WARNING, CONFIG_LOG_INFO, CONFIG_LOG_DEBUG };
 enum config_network { CONFIG_NETWORK_EGRESS, CONFIG_NETWORK_NONE };
 
 struct config {
@@ -90,7 +93,7 @@ struct config {
 	int64_t records_result_bytes;
 
 	/* [log] */
-	char *log_level;
+	int64_t log_level;
 };
 
 /* All defaults. */
@@ -99,16 +102,18 @@ void config_fini(struct config *config);
 
 /* Reads an INI file over what is there. */
 int config_read_file(struct config *config, const char *path, struct err *err);
-/* Takes PADDOCK_SECTION_KEY from @environ for every key of the table; unknown names aren't ours to
- * judge. */
+/* Takes PADDOCK_SECTION_KEY from @environ for every key of the table. Other names that begin with
+ * PADDOCK_ and a section are refused; beyond that (PADDOCK_URL) they aren't ours to judge. */
 int config_read_environment(struct config *config, char *const *environment, struct err *err);
 /* "section.key=value" */
 int config_set(struct config *config, const char *assignment, struct err *err);
 /* What spans keys: fills derived defaults, checks that they fit together. Last. */
 int config_finish(struct config *config, struct err *err);
 
-/* The whole configuration as an INI file with each key's documentation. */
+/* The whole configuration as an INI file with each key's documentation; it reads back the same. */
 void config_dump(const struct config *config, FILE *out);
+/* The table as docs/configuration.md. */
+void config_doc(FILE *out);
 
 /* NULL: none of that name. */
 const struct config_size *config_find_size(const struct config *config, const char *name);

@@ -6,48 +6,57 @@
 #define AT(member) offsetof(struct config, member)
 
 static const char *const accelerations[] = {"auto", "kvm", "tcg", NULL};
+static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
 static const char *const networks[] = {"egress", "none", NULL};
 
 const struct config_row config_rows[] = {
 	{"server", "listen", CONFIG_STRING, AT(listen), "127.0.0.1:8470", 0, 0, NULL,
-		"Address and port of the API. Addresses beyond loopback need allow_insecure."},
+		"Address and port of the API. Addresses beyond loopback need allow_insecure.",
+		config_check_listen},
 	{"server", "allowed_hosts", CONFIG_LIST, AT(allowed_hosts), "", 0, 0, NULL,
 		"Names that clients may use in the Host header, besides localhost, 127.0.0.1 and "
-		"[::1]."},
+		"[::1].",
+		config_check_host},
 	{"server", "allowed_origins", CONFIG_LIST, AT(allowed_origins), "", 0, 0, NULL,
 		"Origins of web pages that may call the API. A request with any other Origin is "
-		"refused."},
+		"refused.",
+		config_check_origin},
 	{"server", "allow_insecure", CONFIG_BOOL, AT(allow_insecure), "no", 0, 0, NULL,
 		"Allows plain HTTP on an address that other machines reach: keys then cross the "
 		"network in clear."},
 	{"server", "admin_socket", CONFIG_STRING, AT(admin_socket), "", 0, 0, NULL,
 		"Unix socket for administration; root and the daemon's own user may connect. "
-		"Empty: admin.sock in state.dir."},
+		"Empty: admin.sock in state.dir.",
+		config_check_optional_path},
 
 	{"state", "dir", CONFIG_STRING, AT(state_dir), "/var/lib/paddock", 0, 0, NULL,
 		"Database, keys and disks. QEMU's users must be able to traverse it. One daemon at "
-		"a time."},
+		"a time.",
+		config_check_path},
 	{"state", "run_dir", CONFIG_STRING, AT(run_dir), "", 0, 0, NULL,
 		"Sockets. Keep it short: Unix socket paths end at 107 bytes. Empty: run in "
-		"state.dir."},
+		"state.dir.",
+		config_check_optional_path},
 	{"state", "images", CONFIG_STRING, AT(images_dir), "/var/lib/paddock/images", 0, 0, NULL,
-		"Images as images/build makes them."},
+		"Images as images/build makes them.", config_check_path},
 
 	{"hypervisor", "uri", CONFIG_STRING, AT(uri), "qemu:///system", 0, 0, NULL,
 		"libvirt's qemu:///system, or embed: the driver runs inside paddockd, with its "
-		"root in state.dir."},
+		"root in state.dir.",
+		config_check_uri},
 	{"hypervisor", "acceleration", CONFIG_ENUM, AT(acceleration), "auto", 0, 0, accelerations,
 		"auto takes KVM where the processor and /dev/kvm have it, else TCG (software, "
 		"slow)."},
 	{"hypervisor", "group", CONFIG_STRING, AT(group), "kvm", 0, 0, NULL,
 		"Group that QEMU runs with; it must be the one that may open /dev/kvm and own no "
-		"file of Paddock's."},
+		"file of Paddock's.",
+		config_check_group},
 	{"hypervisor", "workers", CONFIG_INT, AT(workers), "0", 0, 64, NULL,
 		"Threads for calls to libvirt. 0: one for each core, four at most; more makes it "
 		"slower."},
 
 	{"image", "default", CONFIG_STRING, AT(default_image), "default", 0, 0, NULL,
-		"Image of a sandbox that names none."},
+		"Image of a sandbox that names none.", config_check_name},
 
 	{"limits", "sandboxes", CONFIG_INT, AT(sandboxes), "20", 1, 100000, NULL,
 		"Sandboxes that an account may have at a time."},
@@ -84,18 +93,22 @@ const struct config_row config_rows[] = {
 		"Network of a sandbox that asks for none in particular. egress needs the host "
 		"filter; without it none is used."},
 	{"network", "allow_private", CONFIG_LIST, AT(allow_private), "", 0, 0, NULL,
-		"CIDR:port of private services (mirrors, proxies) that every sandbox may reach."},
+		"CIDR:port of private services (mirrors, proxies) that every sandbox may reach.",
+		config_check_private},
 	{"network", "uid_first", CONFIG_STRING, AT(uid_first), "auto", 0, 0, NULL,
 		"First of the user ids that sandboxes run as. auto: a range that no other instance "
-		"on this host has."},
+		"on this host has.",
+		config_check_uid},
 	{"network", "uid_count", CONFIG_INT, AT(uid_count), "1000", 1, 65536, NULL,
 		"Number of those ids, and so the most sandboxes that can exist at a time."},
 
 	{"guest", "env", CONFIG_LINES, AT(guest_env), "", 0, 0, NULL,
 		"NAME=VALUE for every command in every sandbox, for example HTTP_PROXY or "
-		"PIP_INDEX_URL. Tenants can read it. Repeat the key for more."},
+		"PIP_INDEX_URL. Tenants can read it. Repeat the key for more.",
+		config_check_env},
 	{"guest", "ca_file", CONFIG_STRING, AT(guest_ca_file), "", 0, 0, NULL,
-		"PEM file with certificate authorities that every sandbox trusts."},
+		"PEM file with certificate authorities that every sandbox trusts.",
+		config_check_optional_path},
 
 	{"records", "keep_days", CONFIG_INT, AT(records_keep_days), "30", 1, 36500, NULL,
 		"Days that the record of a sandbox that ended is kept, with its reason, its last "
@@ -108,8 +121,8 @@ const struct config_row config_rows[] = {
 		"Last bytes kept of each of such a command's two outputs. 0: none, only how it "
 		"ended."},
 
-	{"log", "level", CONFIG_STRING, AT(log_level), "info", 0, 0, NULL,
-		"error, warning, info or debug."},
+	{"log", "level", CONFIG_ENUM, AT(log_level), "info", 0, 0, log_levels,
+		"The least serious lines that are written."},
 };
 const size_t config_row_count = ARRAY_SIZE(config_rows);
 

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/config_check.h"
+
 enum config_type {
 	CONFIG_STRING, /* char * */
 	CONFIG_INT,    /* int64_t within [min, max] */
@@ -29,6 +31,7 @@ struct config_row {
 	int64_t max;
 	const char *const *choices; /* NULL-terminated */
 	const char *doc;
+	config_check_fn check; /* STRING, LIST and LINES: every value or entry; NULL: any text */
 };
 
 extern const struct config_row config_rows[];

@@ -1,6 +1,5 @@
 #include "daemon/daemon.h"
 
-#include <arpa/inet.h>
 #include <grp.h>
 #include <signal.h>
 #include <string.h>
@@ -12,9 +11,9 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "base/parse.h"
 #include "base/xalloc.h"
 #include "daemon/config.h"
+#include "daemon/config_check.h"
 #include "daemon/doctor_job.h"
 #include "daemon/state_dir.h"
 #include "http/server.h"
@@ -78,41 +77,6 @@ struct daemon *daemon_new(const struct config *config)
 }
 
 /* ---- listening ---- */
-
-/* "127.0.0.1:8470" or "[::1]:8470". */
-static int split_listen(struct daemon *d, struct err *err)
-{
-	const char *text = d->config->listen;
-	const char *colon = strrchr(text, ':');
-	int64_t port;
-
-	if (!colon || parse_int(colon + 1, 0, 65535, &port, err) != 0) {
-		return err_set(err, ERR_INVALID, "server.listen: must look like 127.0.0.1:8470");
-	}
-	bool is_bracketed = text[0] == '[' && colon[-1] == ']';
-	size_t skip = is_bracketed ? 1 : 0;
-
-	d->listen_host = xasprintf("%.*s", (int)(colon - text) - 2 * (int)skip, text + skip);
-	d->listen_port = (uint16_t)port;
-	struct in_addr v4;
-	struct in6_addr v6;
-	bool is_v4 = inet_pton(AF_INET, d->listen_host, &v4) == 1;
-	bool is_v6 = !is_v4 && inet_pton(AF_INET6, d->listen_host, &v6) == 1;
-	if (!is_v4 && !is_v6) {
-		return err_set(err, ERR_INVALID,
-			"server.listen: the address must be numeric, such as 127.0.0.1 or [::1]");
-	}
-	bool is_loopback = is_v4 ? (ntohl(v4.s_addr) >> 24) == 127 : IN6_IS_ADDR_LOOPBACK(&v6);
-	if (!is_loopback && !d->config->allow_insecure) {
-		return err_set(err, ERR_INVALID,
-			"server.listen: %s is reachable from other machines, and keys would cross "
-			"the network in "
-			"clear; put a TLS proxy before a loopback address, or set "
-			"server.allow_insecure = yes",
-			d->listen_host);
-	}
-	return 0;
-}
 
 static int start_http(struct daemon *d, struct err *err)
 {
@@ -197,8 +161,7 @@ static int claim_uids(struct daemon *d, struct err *err)
 {
 	int64_t first = 0;
 
-	if (strcmp(d->config->uid_first, "auto") != 0 &&
-		parse_int(d->config->uid_first, 1000, INT32_MAX, &first, err) != 0) {
+	if (config_parse_uid(d->config->uid_first, &first, err) != 0) {
 		return err_wrap(err, "network.uid_first");
 	}
 	const struct uidrange_settings settings = uid_settings(d, (uid_t)first);
@@ -471,7 +434,11 @@ static int open_state(struct daemon *d, struct err *err)
 
 int daemon_start(struct daemon *d, struct err *err)
 {
-	if (split_listen(d, err) != 0 || open_state(d, err) != 0) {
+	bool is_loopback;
+
+	if (config_parse_listen(
+		    d->config->listen, &d->listen_host, &d->listen_port, &is_loopback, err) != 0 ||
+		open_state(d, err) != 0) {
 		return -1;
 	}
 	d->loop = loop_new(err);

@@ -101,19 +101,16 @@ static int read_config(struct config *config, const char *path, const char *cons
 	return config_finish(config, err);
 }
 
-static void set_log_level(const char *name)
+static void take_log_level(const struct config *config)
 {
-	static const struct {
-		const char *name;
-		enum log_level level;
-	} levels[] = {{"error", LOG_LEVEL_ERR}, {"warning", LOG_LEVEL_WARN},
-		{"info", LOG_LEVEL_INFO}, {"debug", LOG_LEVEL_DEBUG}};
+	static const enum log_level levels[] = {
+		[CONFIG_LOG_ERROR] = LOG_LEVEL_ERR,
+		[CONFIG_LOG_WARNING] = LOG_LEVEL_WARN,
+		[CONFIG_LOG_INFO] = LOG_LEVEL_INFO,
+		[CONFIG_LOG_DEBUG] = LOG_LEVEL_DEBUG,
+	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(levels); i++) {
-		if (strcmp(levels[i].name, name) == 0) {
-			log_set_level(levels[i].level);
-		}
-	}
+	log_set_level(levels[config->log_level]);
 }
 
 static int run_service(const struct config *config)
@@ -253,7 +250,7 @@ int main(int argc, char **argv)
 	if (read_config(&config, path, sets, set_count, &err) != 0) {
 		fprintf(stderr, "paddockd: %s\n", err.msg);
 	} else {
-		set_log_level(config.log_level);
+		take_log_level(&config);
 		status = run_action(action, &config, &strays);
 	}
 	config_fini(&config);
