@@ -114,3 +114,13 @@ void http_log_refusal(struct http_server *server, const char *id, int status, co
 			held_back, log_quote(quoted, sizeof quoted, err->msg, strlen(err->msg)));
 	}
 }
+
+void http_log_failure(struct http_server *server, const char *id, const struct err *err)
+{
+	unsigned held_back;
+
+	if (log_limit_allows(&server->failures, clock_monotonic_ms(), &held_back)) {
+		log_failure(
+			LOG_LEVEL_ERR, "request failed", err, "rq=%s held_back=%u", id, held_back);
+	}
+}

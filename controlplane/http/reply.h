@@ -26,3 +26,5 @@ uint64_t http_reply_json(struct http_request *request, int status, json_object *
 /* A line for what was refused before it was a call; a flood of them is held back. */
 void http_log_refusal(
 	struct http_server *server, const char *id, int status, const struct err *err);
+/* The same for an error of ours. */
+void http_log_failure(struct http_server *server, const char *id, const struct err *err);

@@ -101,9 +101,10 @@ void http_request_fail(struct http_request *request, int status, const struct er
 		status = api_error_of(err->kind)->status;
 	}
 	if (err->kind == ERR_INTERNAL) {
-		log_failure(LOG_LEVEL_ERR, "request failed", err, "rq=%s", request->id);
+		http_log_failure(request->server, request->id, err);
+	} else {
+		http_log_refusal(request->server, request->id, status, err);
 	}
-	http_log_refusal(request->server, request->id, status, err);
 	send_json(request, status, json);
 }
 

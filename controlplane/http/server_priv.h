@@ -29,4 +29,5 @@ struct http_server {
 	size_t sending;      /* answers that evhttp has and that haven't left yet */
 	bool is_stopping;
 	struct log_limit refusals;
+	struct log_limit failures;
 };

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -65,9 +66,14 @@ static void on_defer_timer(evutil_socket_t fd, short what, void *arg)
 static void on_libevent_log(int severity, const char *msg)
 {
 	enum log_level level = severity >= EVENT_LOG_WARN ? LOG_LEVEL_WARN : LOG_LEVEL_DEBUG;
+	static struct log_limit limit; /* clients can cause some of them: too many descriptors */
 	char quoted[512];
+	unsigned held_back;
 
-	log_line(level, "libevent", "text=%s", log_quote(quoted, sizeof quoted, msg, strlen(msg)));
+	if (level <= log_level() && log_limit_allows(&limit, clock_monotonic_ms(), &held_back)) {
+		log_line(level, "libevent", "held_back=%u text=%s", held_back,
+			log_quote(quoted, sizeof quoted, msg, strlen(msg)));
+	}
 }
 
 struct loop *loop_new(struct err *err)

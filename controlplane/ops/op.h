@@ -16,6 +16,7 @@
 #include <sys/queue.h>
 
 #include "agent/guest.h"
+#include "base/log.h"
 #include "hv/hv.h"
 #include "image/image.h"
 #include "ops/ops.h"
@@ -28,6 +29,7 @@ struct ops {
 	size_t call_count;        /* that haven't been freed */
 	uint64_t collected_bytes; /* of files for JSON answers, in all calls */
 	bool is_shut;
+	struct log_limit keyless; /* lines of calls that need no key */
 };
 
 enum op_state { OP_NEW, OP_STARTING, OP_WAITING, OP_ANSWERED };
@@ -35,7 +37,8 @@ enum op_state { OP_NEW, OP_STARTING, OP_WAITING, OP_ANSWERED };
 struct op_call {
 	struct ops *ops;
 	const struct api_row *row;
-	char id[ID_BYTES]; /* of the request */
+	char id[ID_BYTES];      /* of the request */
+	char sandbox[ID_BYTES]; /* it is about; empty: none, or none that the caller may know of */
 	struct principal principal;
 	struct api_args args;
 	struct pipe *body; /* reader's end; handlers steal it */
@@ -77,6 +80,8 @@ struct sandbox *op_find_sandbox(
 	struct op_call *call, struct store_sandbox **ret_ended, struct err *err);
 /* The same for what needs a live one: ERR_ENDED else. */
 struct sandbox *op_live_sandbox(struct op_call *call, struct err *err);
+/* For the call's line in the log; the two above do it by themselves. */
+void op_note_sandbox(struct op_call *call, const char *id);
 
 /* Id of the account that @text names, by id or by name. */
 int op_find_account(struct op_call *call, const char *text, char ret_id[ID_BYTES], struct err *err);

@@ -141,6 +141,7 @@ static enum op_ret after_create(struct op_call *call, struct sandbox *sb, bool i
 {
 	const struct store_sandbox *row = sandbox_row(sb);
 
+	op_note_sandbox(call, row->id);
 	if (sandbox_state(sb) != SANDBOX_PROVISIONING) {
 		return reply_row(call, is_replay ? 200 : call->row->status, row);
 	}

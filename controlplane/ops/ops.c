@@ -151,22 +151,40 @@ struct op_answer *op_answer(struct op_call *call)
 	return call->state == OP_ANSWERED ? &call->answer : NULL;
 }
 
+static const char *dash(const char *text)
+{
+	return text && text[0] ? text : "-";
+}
+
+/* Who needs no key could write lines without end. */
+static bool may_log(const struct op_call *call, unsigned *ret_held_back)
+{
+	*ret_held_back = 0;
+	return call->principal.is_admin || call->principal.key_id[0] ||
+	       log_limit_allows(&call->ops->keyless, clock_monotonic_ms(), ret_held_back);
+}
+
 static void log_call(const struct op_call *call, uint64_t bytes)
 {
 	bool is_probe = call->row->op == API_HEALTHZ || call->row->op == API_READYZ;
+	enum log_level level = is_probe ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO;
 	uint64_t us = clock_monotonic_us() - call->started_us;
-	const char *who = call->principal.is_admin    ? "admin"
-			  : call->principal.key_id[0] ? call->principal.key_id
-						      : "-";
+	char more[32] = "";
+	unsigned held_back;
 
-	log_line(is_probe ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "call",
-		"rq=%s op=%s account=%s by=%s status=%d%s%s ms=%llu.%03llu bytes=%llu", call->id,
-		call->row->name, call->principal.account_id[0] ? call->principal.account_id : "-",
-		who, call->state == OP_ANSWERED ? call->answer.status : 0,
-		call->answer.error_type ? " error=" : "",
-		call->answer.error_type ? call->answer.error_type : "",
-		(unsigned long long)us / 1000, (unsigned long long)us % 1000,
-		(unsigned long long)bytes);
+	if (level > log_level() || !may_log(call, &held_back)) {
+		return;
+	}
+	if (held_back > 0) {
+		snprintf(more, sizeof more, " held_back=%u", held_back);
+	}
+	log_line(level, "call",
+		"rq=%s op=%s account=%s by=%s sb=%s status=%d error=%s ms=%llu.%03llu bytes=%llu%s",
+		call->id, call->row->name, dash(call->principal.account_id),
+		call->principal.is_admin ? "admin" : dash(call->principal.key_id),
+		dash(call->sandbox), call->state == OP_ANSWERED ? call->answer.status : 0,
+		dash(call->answer.error_type), (unsigned long long)us / 1000,
+		(unsigned long long)us % 1000, (unsigned long long)bytes, more);
 }
 
 void op_call_free(struct op_call *call, uint64_t bytes)
@@ -299,6 +317,11 @@ static int refuse_sandbox(const char *text, struct err *err)
 	return err_set(err, ERR_NOT_FOUND, "there is no sandbox \"%s\"", text);
 }
 
+void op_note_sandbox(struct op_call *call, const char *id)
+{
+	snprintf(call->sandbox, sizeof call->sandbox, "%s", id);
+}
+
 struct sandbox *op_find_sandbox(
 	struct op_call *call, struct store_sandbox **ret_ended, struct err *err)
 {
@@ -310,6 +333,7 @@ struct sandbox *op_find_sandbox(
 		call->ops->parts.sandboxes, is_admin ? NULL : account, text);
 
 	if (sb) {
+		op_note_sandbox(call, sandbox_row(sb)->id);
 		return sb;
 	}
 	_cleanup_store_sandbox_ struct store_sandbox *row =
@@ -322,6 +346,7 @@ struct sandbox *op_find_sandbox(
 		refuse_sandbox(text, err);
 		return NULL;
 	}
+	op_note_sandbox(call, row->id);
 	*ret_ended = steal_ptr(&row);
 	return NULL;
 }

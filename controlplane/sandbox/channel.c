@@ -16,6 +16,17 @@
  * known what the guest took.
  */
 
+/* A guest can cause these as often as it likes. */
+static void log_guest(struct sandbox *sb, const char *message, const struct err *err)
+{
+	unsigned suppressed;
+
+	if (log_limit_allows(&sb->log_limit, clock_monotonic_ms(), &suppressed)) {
+		log_failure(LOG_LEVEL_WARN, message, err, "sb=%s suppressed=%u", sb->row->id,
+			suppressed);
+	}
+}
+
 static void on_configured(void *arg, const struct guest_status *status, const struct err *err)
 {
 	struct sandbox *sb = arg;
@@ -34,8 +45,7 @@ static void on_configured(void *arg, const struct guest_status *status, const st
 	case CONFIG_SYNC:
 		if (err) {
 			/* Not at once: with the next hello, or the next reconciliation. */
-			log_failure(LOG_LEVEL_WARN, "guest not configured, will retry", err,
-				"sb=%s", sb->row->id);
+			log_guest(sb, "guest not configured, will retry", err);
 			sb->is_sync_due = true;
 			extend_kick_later(sb);
 			return;
@@ -120,19 +130,8 @@ void channel_sync(struct sandbox *sb)
 	}
 	sb->is_sync_due = false;
 	if (channel_configure_all(sb, CONFIG_SYNC, &err) != 0) {
-		log_failure(LOG_LEVEL_WARN, "guest not configured, will retry", &err, "sb=%s",
-			sb->row->id);
+		log_guest(sb, "guest not configured, will retry", &err);
 		sb->is_sync_due = true;
-	}
-}
-
-static void log_down(struct sandbox *sb, const struct err *err)
-{
-	unsigned suppressed;
-
-	if (log_limit_allows(&sb->log_limit, clock_monotonic_ms(), &suppressed)) {
-		log_failure(LOG_LEVEL_WARN, "guest channel lost", err, "sb=%s suppressed=%u",
-			sb->row->id, suppressed);
 	}
 }
 
@@ -141,7 +140,7 @@ static void on_state(void *arg, enum guest_state state, const struct err *err)
 	struct sandbox *sb = arg;
 
 	if (state == GUEST_DOWN && err) {
-		log_down(sb, err);
+		log_guest(sb, "guest channel lost", err);
 	}
 	if (state != GUEST_READY) {
 		return;
