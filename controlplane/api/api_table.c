@@ -15,7 +15,8 @@ static const struct api_row rows[] = {
 	[API_SANDBOX_LIST] = {API_SANDBOX_LIST, "sandbox.list", API_GET, "/v1/sandboxes",
 		API_SCOPE_READ, 0, 200, api_fields_sandbox_list,
 		"List sandboxes, newest first.",
-		"`{data: [record, …], next_cursor}`; `next_cursor` is null on the last page."},
+		"`{data: [record, …], next_cursor}`; `next_cursor` is null on the last page alone. Looking "
+		"for metadata, a page may hold fewer records than asked for, or none, and not be the last."},
 	[API_SANDBOX_GET] = {API_SANDBOX_GET, "sandbox.get", API_GET, "/v1/sandboxes/{id}",
 		API_SCOPE_READ, API_SANDBOX, 200, api_fields_sandbox_one,
 		"Show a sandbox. By its id also after its end.",

@@ -36,13 +36,13 @@ static void sum(const struct store *store, const struct store_sandbox_query *que
 }
 
 void cursor_write(const struct store *store, const struct store_sandbox_query *query,
-	json_object *metadata, const struct store_sandbox *last, char out[CURSOR_TEXT_BYTES])
+	json_object *metadata, const struct store_sandbox_list *page, char out[CURSOR_TEXT_BYTES])
 {
 	char digest[DIGEST_TEXT_BYTES];
 
-	ASSERT(strlen(last->id) == strlen(ID_SANDBOX) + ID_RANDOM_DIGITS);
-	snprintf(out, CURSOR_TEXT_BYTES, "%016" PRIx64 "%s", (uint64_t)last->created_at_ms,
-		last->id + strlen(ID_SANDBOX));
+	ASSERT(strlen(page->last_id) == strlen(ID_SANDBOX) + ID_RANDOM_DIGITS);
+	snprintf(out, CURSOR_TEXT_BYTES, "%016" PRIx64 "%s", (uint64_t)page->last_created_at_ms,
+		page->last_id + strlen(ID_SANDBOX));
 	sum(store, query, metadata, out, digest);
 	memcpy(out + TIME_DIGITS + ID_RANDOM_DIGITS, digest, SUM_DIGITS);
 	out[TEXT_DIGITS] = '\0';

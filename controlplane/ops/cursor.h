@@ -24,6 +24,6 @@ struct cursor {
 /* @query: what it is a page of; @metadata: the object that query->metadata is the text of, or NULL.
  */
 void cursor_write(const struct store *store, const struct store_sandbox_query *query,
-	json_object *metadata, const struct store_sandbox *last, char out[CURSOR_TEXT_BYTES]);
+	json_object *metadata, const struct store_sandbox_list *page, char out[CURSOR_TEXT_BYTES]);
 int cursor_read(const struct store *store, const struct store_sandbox_query *query,
 	json_object *metadata, const char *text, struct cursor *ret, struct err *err);

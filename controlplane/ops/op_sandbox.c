@@ -274,8 +274,7 @@ static json_object *list_answer(const struct op_call *call, const struct store_s
 		json_object_array_add(data, view_sandbox(list->rows[i], call->principal.is_admin));
 	}
 	if (list->has_more) {
-		cursor_write(
-			call->ops->parts.store, query, metadata, list->rows[list->count - 1], next);
+		cursor_write(call->ops->parts.store, query, metadata, list, next);
 	}
 	view_set(answer, "data", data);
 	view_set_text(answer, "next_cursor", list->has_more ? next : NULL);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/json.h"
 #include "base/xalloc.h"
 #include "store/store_stmt.h"
 
@@ -10,6 +11,10 @@
 	"id, account_id, name, state, reason, size, vcpus, memory_mb, disk_gb, image,"             \
 	" image_version, network, temporary, env, metadata, created_at, ready_at, expires_at,"     \
 	" ended_at, idempotency_key, request_hash, uid, pid, pid_start, task"
+#define ID_COLUMN       0
+#define METADATA_COLUMN 14
+#define CREATED_COLUMN  15
+
 #define MISSING "there is no such sandbox"
 
 void store_sandbox_free(struct store_sandbox *row)
@@ -207,24 +212,63 @@ void store_sandbox_list_fini(struct store_sandbox_list *list)
 	*list = (struct store_sandbox_list){0};
 }
 
-/* Takes all rows that are left; more than @limit only show as has_more. */
-static int read_rows(
-	struct stmt *stmt, size_t limit, struct store_sandbox_list *ret, struct err *err)
+/* Metadata that one page looks through: some 20 ms. */
+#define SCAN_MAX_BYTES (4 * 1024 * 1024)
+/* A row costs something, too. */
+#define SCAN_ROW_BYTES 256
+
+/* Does the row's object, text of our own, hold each of @wanted's members? */
+static bool holds(const char *metadata, json_object *wanted)
+{
+	_cleanup_json_ json_object *held = metadata ? json_tokener_parse(metadata) : NULL;
+
+	json_object_object_foreach (wanted, key, value) {
+		json_object *other;
+
+		if (!held || !json_object_object_get_ex(held, key, &other) ||
+			!json_object_equal(value, other)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void add_row(struct store_sandbox_list *list, size_t *room, struct store_sandbox *row)
+{
+	if (list->count == *room) {
+		*room = *room ? 2 * *room : 16;
+		list->rows = xrealloc(list->rows, *room, sizeof(struct store_sandbox *));
+	}
+	list->rows[list->count++] = row;
+}
+
+/* Takes all rows that are left, or those that hold @wanted; what is beyond only shows as has_more.
+ */
+static int read_rows(struct stmt *stmt, size_t limit, json_object *wanted,
+	struct store_sandbox_list *ret, struct err *err)
 {
 	_cleanup_store_sandbox_list_ struct store_sandbox_list list = {0};
 	size_t room = 0;
+	size_t scanned = 0;
 	int r;
 
 	while ((r = stmt_step(stmt, err)) > 0) {
-		if (list.count == limit) {
+		size_t len;
+		const char *metadata = stmt_peek_text(stmt, METADATA_COLUMN, &len);
+
+		if (list.count == limit || scanned > SCAN_MAX_BYTES) {
 			list.has_more = true;
 			break;
 		}
-		if (list.count == room) {
-			room = room ? 2 * room : 16;
-			list.rows = xrealloc(list.rows, room, sizeof(struct store_sandbox *));
+		stmt_text_into(stmt, ID_COLUMN, list.last_id, sizeof list.last_id);
+		list.last_created_at_ms = stmt_int(stmt, CREATED_COLUMN);
+		if (wanted) {
+			scanned += len + SCAN_ROW_BYTES;
+			if (!holds(metadata, wanted)) {
+				continue;
+			}
 		}
-		list.rows[list.count++] = read_row(stmt);
+		add_row(&list, &room, read_row(stmt));
 	}
 	if (r < 0) {
 		return -1;
@@ -239,10 +283,6 @@ static int read_rows(
 	"SELECT " COLUMNS " FROM sandbox WHERE " where                                             \
 	" (created_at, id) < (:after_created_at, :after_id)"                                       \
 	" AND (:state IS NULL OR state = :state)"                                                  \
-	" AND (:metadata IS NULL OR NOT EXISTS ("                                                  \
-	"SELECT 1 FROM json_each(:metadata) AS wanted WHERE NOT EXISTS ("                          \
-	"SELECT 1 FROM json_each(sandbox.metadata) AS held"                                        \
-	" WHERE held.key = wanted.key AND held.value IS wanted.value)))"                           \
 	" ORDER BY created_at DESC, id DESC LIMIT :limit"
 
 static const char *const page_sql[2][2] = {
@@ -255,20 +295,25 @@ static const char *const page_sql[2][2] = {
 int store_sandbox_list(struct store *store, const struct store_sandbox_query *query,
 	struct store_sandbox_list *ret, struct err *err)
 {
+	_cleanup_json_ json_object *wanted = NULL;
 	_cleanup_stmt_ struct stmt stmt = stmt_make(
 		store, page_sql[query->account != NULL][query->is_live_only]);
 
 	ASSERT(query->limit >= 1 && query->limit <= STORE_PAGE_MAX);
+	if (query->metadata) {
+		wanted = json_tokener_parse(query->metadata);
+		ASSERT(wanted);
+	}
 	if (query->account) {
 		stmt_bind_text(&stmt, ":account", query->account);
 	}
 	stmt_bind_text(&stmt, ":state", query->state);
-	stmt_bind_text(&stmt, ":metadata", query->metadata);
 	stmt_bind_int(&stmt, ":after_created_at",
 		query->after_id ? query->after_created_at_ms : INT64_MAX);
 	stmt_bind_text(&stmt, ":after_id", query->after_id ? query->after_id : "");
-	stmt_bind_int(&stmt, ":limit", (int64_t)query->limit + 1);
-	return read_rows(&stmt, query->limit, ret, err);
+	/* -1: none but what is looked through. */
+	stmt_bind_int(&stmt, ":limit", wanted ? -1 : (int64_t)query->limit + 1);
+	return read_rows(&stmt, query->limit, wanted, ret, err);
 }
 
 int store_sandbox_list_owning(struct store *store, struct store_sandbox_list *ret, struct err *err)
@@ -280,7 +325,7 @@ int store_sandbox_list_owning(struct store *store, struct store_sandbox_list *re
 		" SELECT rowid FROM sandbox WHERE uid IS NOT NULL)"
 		" ORDER BY created_at, id");
 
-	return read_rows(&stmt, SIZE_MAX, ret, err);
+	return read_rows(&stmt, SIZE_MAX, NULL, ret, err);
 }
 
 int store_sandbox_find_uid(

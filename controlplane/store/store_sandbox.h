@@ -105,7 +105,10 @@ int store_sandbox_set_expiry(
 struct store_sandbox_list {
 	struct store_sandbox **rows;
 	size_t count;
-	bool has_more; /* there are rows after the last */
+	bool has_more; /* there are rows after that position */
+	/* The last row that was looked at. */
+	char last_id[ID_BYTES];
+	int64_t last_created_at_ms;
 };
 void store_sandbox_list_fini(struct store_sandbox_list *list);
 #define _cleanup_store_sandbox_list_ _cleanup_(store_sandbox_list_fini)
@@ -122,7 +125,11 @@ struct store_sandbox_query {
 	int64_t after_created_at_ms;
 	unsigned limit; /* 1 … STORE_PAGE_MAX */
 };
-/* Newest first, by (created_at_ms, id). Stable: rows made meanwhile don't shift the pages. */
+/*
+ * Newest first, by (created_at_ms, id). Stable: rows made meanwhile don't shift the pages. With
+ * @metadata a page may end before it is full, even empty, and still have more: only so much is
+ * looked through in one go.
+ */
 int store_sandbox_list(struct store *store, const struct store_sandbox_query *query,
 	struct store_sandbox_list *ret, struct err *err);
 /* For the start: all that are live, and those that ended and still own a uid. Oldest first. */

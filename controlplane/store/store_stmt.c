@@ -285,6 +285,14 @@ char *stmt_text(struct stmt *stmt, int column)
 	return xstrdup((const char *)sqlite3_column_text(stmt->handle, column));
 }
 
+const char *stmt_peek_text(struct stmt *stmt, int column, size_t *ret_len)
+{
+	const char *text = (const char *)sqlite3_column_text(stmt->handle, column);
+
+	*ret_len = text ? (size_t)sqlite3_column_bytes(stmt->handle, column) : 0;
+	return text;
+}
+
 void *stmt_blob(struct stmt *stmt, int column, size_t *ret_len)
 {
 	const void *blob = sqlite3_column_blob(stmt->handle, column);

@@ -69,6 +69,8 @@ int stmt_changes(const struct stmt *stmt);
 int64_t stmt_int(struct stmt *stmt, int column);                 /* NULL: 0 */
 char *stmt_text(struct stmt *stmt, int column);                  /* a copy; NULL: NULL */
 void *stmt_blob(struct stmt *stmt, int column, size_t *ret_len); /* a copy; NULL: NULL, 0 */
+/* Not a copy: until the next step; NULL: NULL. */
+const char *stmt_peek_text(struct stmt *stmt, int column, size_t *ret_len);
 /* Into an array. What doesn't fit reads as empty (zeros): we never write such a thing. */
 void stmt_text_into(struct stmt *stmt, int column, char *out, size_t size);
 void stmt_blob_into(struct stmt *stmt, int column, void *out, size_t len);

@@ -396,6 +396,45 @@ static void test_lists_are_filtered_by_metadata(void **state)
 	expect_page(&query, "", false);
 }
 
+/* However much there is to look through, a page takes a bounded part of it. */
+static void test_a_search_goes_on_with_the_next_page(void **state)
+{
+	struct store_sandbox_query query = {
+		.account = acme.id, .limit = 10, .metadata = "{\"wanted\":\"1\"}"};
+	_cleanup_free_ char *big = xcalloc(1, 1024 * 1024 + 1);
+	_cleanup_free_ char *unwanted = NULL;
+	char last[ID_BYTES];
+	unsigned pages = 0;
+	unsigned found = 0;
+	bool has_more = true;
+
+	(void)state;
+	memset(big, 'x', 1024 * 1024);
+	unwanted = xasprintf("{\"other\":\"%s\"}", big);
+	for (int i = 0; i < 20; i++) {
+		char id[ID_BYTES];
+
+		snprintf(id, sizeof id, "sb_%d", 10 + i);
+		struct store_sandbox row = plain_row(id, acme.id);
+
+		row.metadata = i == 0 ? (char *)"{\"wanted\":\"1\"}" : unwanted;
+		add(&row);
+	}
+	for (; has_more; pages++) {
+		_cleanup_store_sandbox_list_ struct store_sandbox_list list = {0};
+		struct err err;
+
+		assert_ok(store_sandbox_list(store, &query, &list, &err), &err);
+		found += (unsigned)list.count;
+		has_more = list.has_more;
+		memcpy(last, list.last_id, sizeof last);
+		query.after_id = last;
+		query.after_created_at_ms = list.last_created_at_ms;
+	}
+	assert_int_equal(found, 1);
+	assert_in_range(pages, 4, 6);
+}
+
 static void test_start_sees_live_rows_and_those_that_own_a_uid(void **state)
 {
 	_cleanup_store_sandbox_list_ struct store_sandbox_list list = {0};
@@ -484,6 +523,7 @@ int main(void)
 		TEST(test_pages_go_from_the_newest_to_the_oldest),
 		TEST(test_lists_are_filtered_by_state_and_life),
 		TEST(test_lists_are_filtered_by_metadata),
+		TEST(test_a_search_goes_on_with_the_next_page),
 		TEST(test_start_sees_live_rows_and_those_that_own_a_uid),
 		TEST(test_free_uid_is_the_lowest_gap_of_the_range),
 		TEST(test_pruning_takes_old_ended_rows_that_own_nothing),
