@@ -496,7 +496,9 @@ int sandboxes_start(struct sandboxes *all, struct err *err)
 	if (load(all, err) != 0) {
 		return -1;
 	}
-	records_start(all);
+	if (!all->config.is_inspection) {
+		records_start(all);
+	}
 	own.arg = all;
 	all->is_hv_open = true;
 	all->hv->ops->open(all->hv, &own);

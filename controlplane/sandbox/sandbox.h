@@ -47,8 +47,8 @@ struct sandboxes_config {
 	bool is_network_none_default;  /* network.default=none */
 	uint64_t stray_grace_ms;       /* nothing younger is a stray */
 	bool is_inspection;     /* nothing is done by itself: for strays_find() without a daemon */
-	char *const *guest_env;        /* operator's guest.env for every sandbox */
-	const char *guest_ca_pem;      /* contents of guest.ca_file, or NULL */
+	char *const *guest_env; /* operator's guest.env for every sandbox */
+	const char *guest_ca_pem; /* contents of guest.ca_file, or NULL */
 
 	/* What is kept of sandboxes that ended, and of their commands. */
 	unsigned records_days;    /* 0: all for ever */

@@ -60,8 +60,8 @@ struct sandbox {
 	char *end_reason;          /* why it is to go; NULL: it isn't */
 	struct event *retry_timer; /* a row that couldn't be written, sandbox_destroy.c */
 	unsigned intent_tries;
-	struct event *boot_timer;  /* boot.c */
-	uint64_t begun_ms;         /* the plan, on the monotonic clock */
+	struct event *boot_timer; /* boot.c */
+	uint64_t begun_ms;        /* the plan, on the monotonic clock */
 
 	/* sandbox_restart.c */
 	enum sandbox_task task;
