@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/macros.h"
@@ -79,7 +80,98 @@ int query_each(const char *query, query_fn fn, void *arg, struct err *err)
 	return 0;
 }
 
+/* ---- targets ---- */
+
+/* Length of "http://" or "https://" at the start of @text, or 0. */
+static size_t scheme_length(const char *text)
+{
+	static const char *const schemes[] = {"http://", "https://"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
+		if (strncasecmp(text, schemes[i], strlen(schemes[i])) == 0) {
+			return strlen(schemes[i]);
+		}
+	}
+	return 0;
+}
+
+int target_parse(const char *text, struct target *ret, struct err *err)
+{
+	size_t scheme = scheme_length(text);
+	const char *path = text + scheme + (scheme ? strcspn(text + scheme, "/?#") : 0);
+	size_t authority_len = (size_t)(path - text) - scheme;
+
+	if (*path != '/' || strchr(path, '#')) {
+		return err_set(err, ERR_INVALID,
+			"the request's target must be a path, with a query or without");
+	}
+	size_t path_size = strlen(path) + 1;
+
+	/* Path and query first, since free() takes the path; the authority behind them. */
+	ret->path = xcalloc(path_size + authority_len + 1, 1);
+	memcpy(ret->path, path, path_size);
+	memcpy(ret->path + path_size, text + scheme, authority_len);
+	ret->authority = scheme ? ret->path + path_size : NULL;
+
+	char *mark = strchr(ret->path, '?');
+
+	ret->query = mark ? mark + 1 : NULL;
+	if (mark) {
+		*mark = '\0';
+	}
+	return 0;
+}
+
+void target_fini(struct target *target)
+{
+	free(target->path);
+	*target = (struct target){NULL};
+}
+
 /* ---- matching ---- */
+
+#define BASE      "/v1"
+#define BASES_MAX 2
+
+static bool has_base(const char *path)
+{
+	size_t len = strlen(BASE);
+
+	return strncmp(path, BASE, len) == 0 && path[len] == '/';
+}
+
+/* @path from the last "/" on that still belongs to a base URL; see the header. */
+static const char *skip_base(const char *path)
+{
+	for (int bases = 0;; bases++) {
+		while (path[0] == '/' && path[1] == '/') {
+			path++;
+		}
+		if (bases == BASES_MAX || !has_base(path)) {
+			return path;
+		}
+		path += strlen(BASE);
+	}
+}
+
+static int take_param(struct route *route, size_t at, const char *text, size_t len, struct err *err)
+{
+	const char *name = route->params[at].name;
+	char *value = route->params[at].value;
+
+	if (len >= ROUTE_VALUE_BYTES) {
+		return err_set(err, ERR_INVALID,
+			"\"%s\" in the path must have at most %d bytes, not %zu", name,
+			ROUTE_VALUE_BYTES - 1, len);
+	}
+	long n = url_decode(text, len, false, value);
+
+	if (n < 0 || strlen(value) != (size_t)n) {
+		return err_set(err, ERR_INVALID,
+			"\"%s\" in the path has an escape that is not allowed", name);
+	}
+	return 0;
+}
 
 /* One path against one template, segment by segment. 1: matches; 0: doesn't; -1: @err. */
 static int match(const char *template, const char *path, struct route *route, struct err *err)
@@ -93,17 +185,13 @@ static int match(const char *template, const char *path, struct route *route, st
 			size_t at = route->param_count++;
 
 			ASSERT(at < ROUTE_PARAMS_MAX && want - 2 < sizeof route->params[at].name);
-			if (have == 0 || have >= ROUTE_VALUE_BYTES) {
+			if (have == 0) {
 				return 0;
 			}
 			memcpy(route->params[at].name, template + 1, want - 2);
 			route->params[at].name[want - 2] = '\0';
-
-			long n = url_decode(path, have, false, route->params[at].value);
-
-			if (n < 0 || strlen(route->params[at].value) != (size_t)n) {
-				return err_set(err, ERR_INVALID,
-					"the path has an escape that is not allowed");
+			if (take_param(route, at, path, have, err) < 0) {
+				return -1;
 			}
 		} else if (want != have || memcmp(template, path, want) != 0) {
 			return 0;
@@ -127,6 +215,7 @@ int route_find(
 {
 	const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
 
+	path = skip_base(path);
 	ret->row = NULL;
 	ret->allowed[0] = '\0';
 	for (enum api_op op = 0; op < API_OP_MAX; op++) {
@@ -135,7 +224,7 @@ int route_find(
 		if ((row->flags & API_ADMIN_SOCKET) && !is_admin) {
 			continue;
 		}
-		int matches = match(row->path, path, ret, err);
+		int matches = match(skip_base(row->path), path, ret, err);
 
 		if (matches < 0) {
 			return -1;

@@ -3,11 +3,17 @@
 /*
  * router - from method and path to an operation
  *
- * Purpose: matches the templates of the operation table; decodes paths and queries.
+ * Purpose: takes a request's target apart, matches the templates of the operation table, decodes
+ *          paths and queries.
  * Owns:    nothing.
  * Thread:  any.
- * Errors:  ERR_INVALID: an escape that is none. What has no route: see the status.
+ * Errors:  ERR_INVALID: a target that is none, an escape that is none. What has no route: see the
+ *          status.
  * Uses:    base, api.
+ *
+ * Clients are given a base URL and append paths to it. Some are given "http://host:8470", some
+ * "http://host:8470/v1", with a "/" at the end or without, and some append "/v1/sandboxes", some
+ * "/sandboxes". All of them mean the same: leading slashes and up to two "/v1" don't count.
  */
 
 #include <stdbool.h>
@@ -30,6 +36,17 @@ struct route {
 	char allowed[ROUTE_METHODS_TEXT]; /* without a row: what the path has, for Allow; "":
 					     nothing */
 };
+
+struct target {
+	char *path;            /* starts with "/", still encoded; target_fini() */
+	const char *query;     /* within path's allocation; NULL: none */
+	const char *authority; /* of "http://authority/path", likewise; NULL: none */
+};
+
+/* "/path?query", or the same with a scheme and a host before it. */
+int target_parse(const char *text, struct target *ret, struct err *err);
+void target_fini(struct target *target);
+#define _cleanup_target_ _cleanup_(target_fini)
 
 /*
  * @method is a request's, "HEAD" counts as "GET". Rows of the admin socket are only seen with
