@@ -28,10 +28,10 @@
  * evhttp has freed it meanwhile, its callbacks are gone, which shows.
  *
  * evhttp buffers whole bodies, and tells of a request once all of it is there. What comes in is
- * counted here as it comes. Over one of the limits the connection is taken away from evhttp: it
- * gets an answer in JSON, its sending side is shut, and what the client still sends is thrown away
- * for a while, since closing at once would reset the connection and the client might never see the
- * answer.
+ * counted here as it comes, and its head is looked at (head.h). Over one of the limits the
+ * connection is taken away from evhttp: it gets an answer in JSON, its sending side is shut, and
+ * what the client still sends is thrown away for a while, since closing at once would reset the
+ * connection and the client might never see the answer.
  */
 
 /* Request line, headers and chunk headers, on top of the body. */
@@ -141,18 +141,36 @@ void http_conn_adopt(void *arg)
 	bufferevent_decref(bev);
 }
 
+/* The last @len bytes of @input are new; those of a head are looked at before evhttp takes them. */
+static void scan_head(struct http_conn *conn, struct evbuffer *input, size_t len)
+{
+	struct evbuffer_iovec piece;
+	struct evbuffer_ptr at;
+	int ret = evbuffer_ptr_set(input, &at, evbuffer_get_length(input) - len, EVBUFFER_PTR_SET);
+
+	ASSERT(ret == 0);
+	while (len > 0 && conn->head.state != HTTP_HEAD_OVER &&
+		evbuffer_peek(input, -1, &at, &piece, 1) > 0) {
+		http_head_scan(&conn->head, piece.iov_base, piece.iov_len);
+		len -= MIN(len, piece.iov_len);
+		if (len > 0) {
+			evbuffer_ptr_set(input, &at, piece.iov_len, EVBUFFER_PTR_ADD);
+		}
+	}
+}
+
 static void on_input(struct evbuffer *input, const struct evbuffer_cb_info *info, void *arg)
 {
 	struct http_conn *conn = arg;
 	struct http_server *server = conn->door->server;
 
-	(void)input;
 	if (info->n_added == 0) {
 		return;
 	}
 	if (!conn->evcon) {
 		http_conn_adopt(conn);
 	}
+	scan_head(conn, input, info->n_added);
 	if (conn->refusal != ERR_NONE) {
 		return;
 	}
@@ -244,8 +262,11 @@ static void uncharge(struct http_conn *conn, uint64_t bytes)
 void http_conn_sent(struct http_conn *conn)
 {
 	struct http_server *server = conn->door->server;
-	uint64_t left = evbuffer_get_length(bufferevent_get_input(conn->bev));
+	struct evbuffer *input = bufferevent_get_input(conn->bev);
+	uint64_t left = evbuffer_get_length(input);
 
+	conn->head = HTTP_HEAD_INIT;
+	scan_head(conn, input, left);
 	sending_ended(conn);
 	uncharge(conn, conn->held_bytes);
 	conn->held_bytes = MIN(left, server->config.bodies_total_bytes - server->held_bytes);

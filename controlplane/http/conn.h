@@ -18,6 +18,7 @@
 #include <sys/queue.h>
 
 #include "base/err.h"
+#include "http/head.h"
 
 struct http_request;
 struct http_server;
@@ -40,6 +41,7 @@ struct http_conn {
 	bool is_sending;        /* an answer that was handed to evhttp */
 	uint64_t held_bytes;    /* body, and answer that hasn't left yet */
 	enum err_kind refusal;  /* ERR_NONE, or why this connection is being ended */
+	struct http_head head;  /* of the request that comes, or has come */
 	uint64_t since_ms;      /* monotonic: when the request began to come, or the refusal */
 	uint64_t drained_bytes; /* after a refusal */
 	struct http_request *request; /* which waits for its answer, or is sending it */

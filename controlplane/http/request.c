@@ -206,6 +206,7 @@ void http_request_begin(struct evhttp_request *evreq, void *arg)
 {
 	struct http_door *door = arg;
 	struct http_request *request = xnew(struct http_request);
+	struct err err;
 
 	request->server = door->server;
 	request->conn = http_conn_of(door, evreq);
@@ -217,17 +218,19 @@ void http_request_begin(struct evhttp_request *evreq, void *arg)
 	request->conn->request = request;
 	http_conn_arrived(request->conn);
 	door->server->pending++;
+	request->is_head = evhttp_request_get_command(evreq) == EVHTTP_REQ_HEAD;
 	if (request->conn->refusal != ERR_NONE) {
-		struct err err;
-
 		/* All of it arrived in the turn that took it over the limit. */
 		loop_cancel_deferred(door->server->loop, http_conn_refuse, request->conn);
 		http_conn_explain(request->conn, &err);
-		request->closes = true;
-		http_request_fail(request, 0, &err);
+	} else if (request->conn->head.problem) {
+		err_set(&err, ERR_INVALID, "%s", request->conn->head.problem);
+	} else {
+		http_rest(request);
 		return;
 	}
-	http_rest(request);
+	request->closes = true;
+	http_request_fail(request, 0, &err);
 }
 
 void http_request_lost(struct http_request *request)

@@ -6,6 +6,7 @@
 #include "api/api_args.h"
 #include "auth/auth.h"
 #include "base/xalloc.h"
+#include "http/head.h"
 #include "http/reply.h"
 #include "http/router.h"
 #include "http/server_priv.h"
@@ -67,16 +68,19 @@ static size_t host_length(const char *host)
 
 /* A page of another site can have a name of its own point to us (DNS rebinding), but then its
  * browser says that name here, and that site in Origin. */
-static int check_source(const struct http_request *request, struct err *err)
+static int check_source(
+	const struct http_request *request, const struct target *target, struct err *err)
 {
 	const struct http_server *server = request->server;
 	const char *host = header(request, "Host");
+	const char *also = target->authority;
 	const char *origin = header(request, "Origin");
 
 	if (!host) {
 		return err_set(err, ERR_INVALID, "the Host header is missing");
 	}
-	if (!is_listed(server->hosts, host, host_length(host))) {
+	if (!is_listed(server->hosts, host, host_length(host)) ||
+		(also && !is_listed(server->hosts, also, host_length(also)))) {
 		return err_set(err, ERR_FORBIDDEN,
 			"this Host is not one that the service answers for (server.allowed_hosts)");
 	}
@@ -87,17 +91,14 @@ static int check_source(const struct http_request *request, struct err *err)
 	return 0;
 }
 
-/* evhttp reads no body for these, and what follows would be taken for the next request. */
-static bool has_stray_body(const struct http_request *request)
+/* As evhttp has it: of other methods it reads none. */
+static bool may_have_body(const struct http_request *request)
 {
-	const char *length = header(request, "Content-Length");
-	const char *coding = header(request, "Transfer-Encoding");
-
 	switch (evhttp_request_get_command(request->evreq)) {
 	case EVHTTP_REQ_POST:
 	case EVHTTP_REQ_PUT:
 	case EVHTTP_REQ_PATCH:
-		return length && coding; /* two lengths: which one holds? */
+		return true;
 	case EVHTTP_REQ_GET:
 	case EVHTTP_REQ_HEAD:
 	case EVHTTP_REQ_DELETE:
@@ -105,7 +106,7 @@ static bool has_stray_body(const struct http_request *request)
 	case EVHTTP_REQ_TRACE:
 	case EVHTTP_REQ_CONNECT:
 	default:
-		return coding || (length && strspn(length, "0") != strlen(length));
+		return false;
 	}
 }
 
@@ -203,14 +204,13 @@ static int add_headers(struct http_request *request, struct api_args *args, stru
 	return 0;
 }
 
-static int read_args(struct http_request *request, const struct route *route, bool is_raw,
-	struct api_args *args, struct err *err)
+static int read_args(struct http_request *request, const struct target *target,
+	const struct route *route, bool is_raw, struct api_args *args, struct err *err)
 {
-	const struct evhttp_uri *uri = evhttp_request_get_evhttp_uri(request->evreq);
 	struct reading reading = {.args = args, .has_raw_body = is_raw};
 
 	if (add_body(request, args, is_raw, err) < 0 ||
-		query_each(evhttp_uri_get_query(uri), add_parameter, &reading, err) < 0) {
+		query_each(target->query, add_parameter, &reading, err) < 0) {
 		return -1;
 	}
 	for (size_t i = 0; i < route->param_count; i++) {
@@ -282,8 +282,8 @@ static struct pipe *body_pipe(struct http_request *request, uint64_t *ret_len)
 
 /* ---- the whole ---- */
 
-static int make_call(struct http_request *request, const struct route *route, struct op_call **ret,
-	struct err *err)
+static int make_call(struct http_request *request, const struct target *target,
+	const struct route *route, struct op_call **ret, struct err *err)
 {
 	const struct api_row *row = route->row;
 	bool is_raw = (row->flags & API_RAW_BODY) &&
@@ -306,7 +306,7 @@ static int make_call(struct http_request *request, const struct route *route, st
 	api_args_init(&args, row);
 	if (check_length(request, is_raw, err) < 0 || check_accept(request, err) < 0 ||
 		check_idempotency_key(op.idempotency_key, err) < 0 ||
-		read_args(request, route, is_raw, &args, err) < 0) {
+		read_args(request, target, route, is_raw, &args, err) < 0) {
 		return -1;
 	}
 	if (is_raw) {
@@ -338,27 +338,26 @@ void http_rest(struct http_request *request)
 	struct err err = ERR_INIT;
 	struct op_call *call = NULL;
 	struct route route;
+	_cleanup_target_ struct target target = {NULL};
+	const struct evkeyvalq *headers = evhttp_request_get_input_headers(request->evreq);
 	bool is_admin = request->conn->door->is_admin;
-	const char *method = method_of(request);
-	const struct evhttp_uri *uri = evhttp_request_get_evhttp_uri(request->evreq);
-	const char *path = uri ? evhttp_uri_get_path(uri) : NULL;
 
-	request->is_head = strcmp(method, "HEAD") == 0;
-	if (has_stray_body(request)) {
+	/* evhttp reads sizes of chunks as strtoll() does: what follows is never another request. */
+	request->closes = request->closes || http_head_is_chunked(headers);
+	if (http_head_check(headers, may_have_body(request), &err) < 0) {
 		request->closes = true;
-		err_set(&err, ERR_INVALID, "%s takes no body, and others take one length only",
-			method);
 		http_request_fail(request, 0, &err);
 		return;
 	}
-	if ((!is_admin && check_source(request, &err) < 0) ||
-		route_find(method, path ? path : "", is_admin, &route, &err) < 0) {
+	if (target_parse(evhttp_request_get_uri(request->evreq), &target, &err) < 0 ||
+		(!is_admin && check_source(request, &target, &err) < 0) ||
+		route_find(method_of(request), target.path, is_admin, &route, &err) < 0) {
 		http_request_fail(request, 0, &err);
 		return;
 	}
 	if (!route.row) {
 		refuse_route(request, &route);
-	} else if (make_call(request, &route, &call, &err) < 0) {
+	} else if (make_call(request, &target, &route, &call, &err) < 0) {
 		http_request_fail(request, 0, &err);
 	} else {
 		http_request_run(request, call);
