@@ -2,6 +2,8 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/parse.h"
@@ -29,6 +31,7 @@ struct key_scan {
 	size_t object_start[JSON_DEPTH_MAX + 1]; /* index of the open object's first key */
 	char kind[JSON_DEPTH_MAX + 1];
 	size_t depth;
+	size_t at; /* what is being looked at */
 	size_t values_max;
 	size_t values; /* seen so far, at most; a comma or an opening bracket stands for one */
 };
@@ -74,6 +77,34 @@ static size_t string_end(const char *text, size_t len, size_t i)
 	return MIN(i, len);
 }
 
+/* The four hex digits of an escape at @text, or -1. */
+static int escaped_unit(const char *text, const char *end)
+{
+	char digits[5] = "";
+
+	if (end - text < 6 || text[0] != '\\' || text[1] != 'u') {
+		return -1;
+	}
+	memcpy(digits, text + 2, 4);
+	return strspn(digits, "0123456789abcdefABCDEF") == 4 ? (int)strtol(digits, NULL, 16) : -1;
+}
+
+/* json-c would put U+FFFD in place of half a character, and the client's text were another. */
+static bool has_half_character(const char *text, const char *end)
+{
+	while ((text = memchr(text, '\\', (size_t)(end - text)))) {
+		int unit = escaped_unit(text, end);
+		bool is_pair = unit >= 0xd800 && unit < 0xdc00 &&
+			       (escaped_unit(text + 6, end) & ~0x3ff) == 0xdc00;
+
+		if (unit >= 0xd800 && unit < 0xe000 && !is_pair) {
+			return true;
+		}
+		text += is_pair ? 12 : MIN(2, end - text);
+	}
+	return false;
+}
+
 static int scan_string(
 	struct key_scan *scan, const char *text, size_t len, size_t *pos, struct err *err)
 {
@@ -86,6 +117,10 @@ static int scan_string(
 			return err_set(err, ERR_INVALID,
 				"the body is not valid JSON: control character at byte %zu", i);
 		}
+	}
+	if (has_half_character(text + start, text + end)) {
+		return err_set(err, ERR_INVALID,
+			"the body is not valid JSON: half a surrogate pair after byte %zu", start);
 	}
 	*pos = end;
 	while (next < len && strchr(" \t\r\n", text[next]) && text[next] != '\0') {
@@ -153,18 +188,10 @@ static int count_value(struct key_scan *scan, struct err *err)
 	return 0;
 }
 
-static int scan_text(const char *text, size_t len, size_t values_max, struct err *err)
+static int scan_text(struct key_scan *scan, const char *text, size_t len, struct err *err)
 {
-	_cleanup_free_ struct key_scan *scan = malloc(sizeof *scan);
-
-	if (!scan) {
-		return err_set(err, ERR_UNAVAILABLE, "out of memory");
-	}
-	scan->count = 0;
-	scan->depth = 0;
-	scan->values_max = values_max;
-	scan->values = 0;
 	for (size_t i = 0; i < len; i++) {
+		scan->at = i;
 		if (strchr(",{[", text[i]) && text[i] != '\0' && count_value(scan, err) != 0) {
 			return -1;
 		}
@@ -207,17 +234,88 @@ static int scan_text(const char *text, size_t len, size_t values_max, struct err
 	return 0;
 }
 
+/* ---- where it went wrong ---- */
+
+/* The first byte that starts no character; @len: there is none. */
+static size_t valid_length(const char *text, size_t len)
+{
+	uint32_t code;
+	size_t i = 0;
+
+	for (size_t used; i < len && (used = utf8_decode(text + i, len - i, &code)) > 0;
+		i += used) {
+	}
+	return i;
+}
+
+/* Adds the outermost object's field that byte @at belongs to, as far as there is one: whoever wrote
+ * the text knows it by its fields. What is before @at needn't be sound. */
+static void add_field(const char *text, size_t at, struct err *err)
+{
+	struct key_span field = {NULL, 0};
+	size_t depth = 0;
+
+	for (size_t i = 0; i < at; i++) {
+		if (text[i] == '{' || text[i] == '[') {
+			depth++;
+		} else if (text[i] == '}' || text[i] == ']') {
+			depth -= depth > 0;
+		} else if (text[i] == '"') {
+			size_t end = string_end(text, at, i);
+			size_t next = end + 1;
+
+			while (next < at && strchr(" \t\r\n", text[next])) {
+				next++;
+			}
+			if (depth == 1 && next < at && text[next] == ':') {
+				field = (struct key_span){text + i + 1, end - i - 1};
+			}
+			i = end;
+		}
+	}
+	if (field.start && depth > 0) {
+		size_t used = strlen(err->msg);
+
+		snprintf(err->msg + used, sizeof err->msg - used, ", in \"%.*s\"",
+			(int)MIN(field.len, (size_t)64), field.start);
+	}
+}
+
+static int check_text(const char *text, size_t len, size_t values_max, struct err *err)
+{
+	size_t valid = valid_length(text, len);
+	_cleanup_free_ struct key_scan *scan = malloc(sizeof *scan);
+
+	if (!scan) {
+		return err_set(err, ERR_UNAVAILABLE, "out of memory");
+	}
+	if (valid < len) {
+		err_set(err, ERR_INVALID, "the body is not valid UTF-8 at byte %zu", valid);
+		add_field(text, valid, err);
+		return -1;
+	}
+	scan->count = 0;
+	scan->depth = 0;
+	scan->at = 0;
+	scan->values_max = values_max;
+	scan->values = 0;
+	if (scan_text(scan, text, len, err) != 0) {
+		/* The outermost object's own end belongs to none of its fields. */
+		if (scan->depth > 1 || text[scan->at] != '}') {
+			add_field(text, scan->at, err);
+		}
+		return -1;
+	}
+	return 0;
+}
+
 static json_object *parse(const char *text, size_t len, size_t values_max, struct err *err)
 {
 	if (len > INT_MAX - 1) {
 		err_set(err, ERR_TOO_LARGE, "the body is too large");
 		return NULL;
 	}
-	if (!utf8_is_valid(text, len)) {
-		err_set(err, ERR_INVALID, "the body is not valid UTF-8");
-		return NULL;
-	}
-	if (scan_text(text, len, values_max, err) != 0) {
+	if (check_text(text, len, values_max, err) != 0) {
 		return NULL;
 	}
 	struct json_tokener *tok = json_tokener_new_ex(JSON_DEPTH_MAX + 1);
@@ -245,6 +343,7 @@ static json_object *parse(const char *text, size_t len, size_t values_max, struc
 		json_object_put(obj);
 		err_set(err, ERR_INVALID, "the body is not valid JSON: %s at byte %zu",
 			json_tokener_error_desc(result), used);
+		add_field(text, MIN(used, len), err);
 		return NULL;
 	}
 	if (used != len) {

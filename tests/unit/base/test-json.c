@@ -156,6 +156,51 @@ static char *nested(size_t depth)
 	return text;
 }
 
+static void test_half_a_surrogate_pair_is_refused(void **state)
+{
+	static const char *const bad[] = {"[\"\\ud800\"]", "[\"\\udc00\"]", "[\"\\uD83Dx\"]",
+		"[\"\\ud83d\\u0041\"]", "[\"\\ud83d\\ud83d\\ude00\"]", "[\"\\ude00\\ud83d\"]"};
+	static const char *const good[] = {
+		"[\"\\ud83d\\ude00\\uD83D\\uDE00\"]", "[\"\\\\ud800\"]", "[\"\\ud7ff\\ue000\"]"};
+	struct err err;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		refuse(bad[i], strlen(bad[i]), "surrogate");
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		_cleanup_json_ json_object *obj = json_parse(good[i], strlen(good[i]), &err);
+
+		assert_non_null(obj);
+	}
+}
+
+static void test_what_is_wrong_is_placed_in_its_field(void **state)
+{
+	static const struct {
+		const char *text;
+		const char *says;
+	} bad[] = {
+		{"{\"a\":1,\"b\" : \"\xff\"}", "UTF-8 at byte 14, in \"b\""},
+		{"{\"a\":\"\\\"}\\\\\",\"b\":[{\"c\":\"\x01\"}]}", ", in \"b\""},
+		{"{\"a\":{\"k\":1,\"k\":2}}", "\"k\" twice, in \"a\""},
+		{"{\"a\":tru}", ", in \"a\""},
+		{"{\"a\":\"\\x\"}", ", in \"a\""},
+	};
+	static const char *const none[] = {"{\"a\":1,\"a\":2}", "[\"\xff\"]", "{\"\xff\":1}",
+		"\xff", "{\"a\":1}}", "{\"a\":1}x"};
+	struct err err;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		refuse(bad[i].text, strlen(bad[i].text), bad[i].says);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(none); i++) {
+		assert_null(json_parse(none[i], strlen(none[i]), &err));
+		assert_null(strstr(err.msg, ", in"));
+	}
+}
+
 static void test_depth_is_bounded(void **state)
 {
 	_cleanup_free_ char *fits = nested(JSON_DEPTH_MAX);
@@ -179,6 +224,8 @@ int main(void)
 		cmocka_unit_test(test_lenient_forms_are_refused),
 		cmocka_unit_test(test_numbers_are_those_of_json),
 		cmocka_unit_test(test_bad_utf8_is_refused),
+		cmocka_unit_test(test_half_a_surrogate_pair_is_refused),
+		cmocka_unit_test(test_what_is_wrong_is_placed_in_its_field),
 		cmocka_unit_test(test_depth_is_bounded),
 	};
 
