@@ -57,9 +57,15 @@ static int query_pair(const char *pair, size_t len, query_fn fn, void *arg, stru
 	long name_n = url_decode(pair, name_len, true, decoded);
 	long value_n = url_decode(value, len - (size_t)(value - pair), true, value_out);
 
-	if (name_n < 0 || value_n < 0) {
+	if (name_n < 0) {
 		return err_set(err, ERR_INVALID,
 			"the query has a \"%%\" that two hexadecimal digits don't follow");
+	}
+	if (value_n < 0) {
+		return err_set(err, ERR_INVALID,
+			"\"%.64s\" in the query has a \"%%\" that two hexadecimal digits don't "
+			"follow",
+			decoded);
 	}
 	if (strlen(decoded) != (size_t)name_n) {
 		return err_set(err, ERR_INVALID, "the query has a name with a NUL in it");
