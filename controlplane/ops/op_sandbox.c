@@ -59,12 +59,14 @@ static int take_size(const struct op_call *call, struct sandbox_create_spec *spe
 	}
 	if (api_args_has(args, "size")) {
 		return err_set(err, ERR_INVALID,
-			"\"size\" and explicit figures (vcpus, memory_mb, disk_gb) exclude each "
-			"other");
+			"\"size\" and figures (\"vcpus\", \"memory_mb\", \"disk_gb\") exclude "
+			"each other");
 	}
 	if (missing) {
 		return err_set(err, ERR_INVALID,
-			"\"%s\" is missing: vcpus, memory_mb and disk_gb go together", missing);
+			"\"%s\" is missing: \"vcpus\", \"memory_mb\" and \"disk_gb\" go "
+			"together",
+			missing);
 	}
 	spec->size = NULL;
 	spec->vcpus = (unsigned)api_args_int(args, "vcpus");
@@ -211,6 +213,11 @@ enum op_ret op_sandbox_create(struct op_call *call)
 		ret = sandbox_create(call->ops->parts.sandboxes, &spec, &sb, &is_replay, &err);
 	}
 	strv_free(env);
+	/* Nothing else is looked for: it is the request that is wrong, not its path. */
+	if (ret < 0 && err.kind == ERR_NOT_FOUND) {
+		err.kind = ERR_INVALID;
+		err_wrap(&err, "\"image\"");
+	}
 	return ret < 0 ? op_fail(call, &err) : after_create(call, sb, is_replay);
 }
 

@@ -119,7 +119,7 @@ static void test_sizes(void **state)
 		{"{\"size\":\"tiny\",\"vcpus\":1}", "exclude each other"},
 		{"{\"vcpus\":1,\"disk_gb\":2}", "\"memory_mb\" is missing"},
 		{"{\"timeout_minutes\":1441}", "between 1 and 1440, not 1441"},
-		{"{\"image\":\"none\"}", "no such image"},
+		{"{\"image\":\"none\"}", "there is no image"},
 		{"{\"name\":\"Not_A_Name\"}", "\"name\""},
 	};
 	struct answer *a;

@@ -218,7 +218,7 @@ static void test_wrong_requests_are_refused_and_charge_nothing(void **state)
 	refused(w, &spec, ERR_INVALID, "at least 2");
 	spec = world_spec(w, NULL);
 	spec.image = "plan9";
-	refused(w, &spec, ERR_INVALID, "minimal");
+	refused(w, &spec, ERR_NOT_FOUND, "minimal");
 	world_free(w);
 }
 

@@ -57,7 +57,8 @@ struct image *image_get(
 {
 	if ((name && strcmp(name, images->image.name) != 0) ||
 		(version && strcmp(version, images->image.version) != 0)) {
-		err_set(err, ERR_INVALID, "no such image; there is: minimal");
+		err_set(err, ERR_NOT_FOUND, "there is no image \"%.63s\"; there are: minimal",
+			name ? name : "");
 		return NULL;
 	}
 	return image_ref(&images->image);
