@@ -279,6 +279,9 @@ static void write_file(struct fake_file *file, struct guest_call *call)
 	evbuffer_free(old);
 }
 
+/* What a machine's disk holds of one file. */
+#define FILE_MAX_BYTES (256u * 1024 * 1024)
+
 /* stdin of an exec and the body of a PUT: read to the end, then act. */
 static void on_body(void *arg)
 {
@@ -303,6 +306,13 @@ static void on_body(void *arg)
 	struct fake_file *file = file_of(
 		fake_machine_of(call->channel->fake, call->channel->socket), call->path, true);
 
+	if (call->spec.offset > FILE_MAX_BYTES) {
+		struct err err;
+
+		err_set(&err, ERR_GUEST, "the machine has no room for that");
+		call_end(call, STATUS_NO_SPACE, &err);
+		return;
+	}
 	write_file(file, call);
 	if (call->spec.mode) {
 		file->mode = S_IFREG | (call->spec.mode & 07777);
