@@ -328,6 +328,11 @@ static void on_linger_end(struct bufferevent *bev, short what, void *arg)
 	http_conn_cut(arg);
 }
 
+void http_conn_reject(struct http_conn *conn)
+{
+	refuse_later(conn, ERR_INVALID);
+}
+
 void http_conn_explain(const struct http_conn *conn, struct err *err)
 {
 	if (conn->refusal == ERR_TOO_LARGE) {
@@ -336,6 +341,8 @@ void http_conn_explain(const struct http_conn *conn, struct err *err)
 	} else if (conn->refusal == ERR_TIMEOUT) {
 		err_set(err, ERR_TIMEOUT, "the request took more than %u s to arrive",
 			ARRIVAL_MS / MS_PER_SECOND);
+	} else if (conn->refusal == ERR_INVALID) {
+		err_set(err, ERR_INVALID, "CONNECT is for proxies; this is none");
 	} else {
 		err_set(err, ERR_UNAVAILABLE, "too much is under way; try again");
 	}

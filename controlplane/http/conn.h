@@ -68,6 +68,9 @@ void http_conn_arrived(struct http_conn *conn);
  */
 void http_conn_sent(struct http_conn *conn);
 
+/* Refuses @conn for a request that evhttp would answer and not close behind; it gets no other
+ * answer. */
+void http_conn_reject(struct http_conn *conn);
 /* Why @conn was refused, for its client. */
 void http_conn_explain(const struct http_conn *conn, struct err *err);
 /* Deferred by this file alone: answers and ends a connection over a limit. @arg is the conn. */

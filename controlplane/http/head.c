@@ -28,8 +28,15 @@ static const char *end_line(struct http_head *head)
 	size_t len = head->line_bytes;
 
 	head->line_bytes = 0;
+	if (++head->lines > HTTP_HEAD_LINES_MAX) {
+		return "the request has more headers than may be";
+	}
 	if (head->state == HTTP_HEAD_NAME && len > 0) {
 		return "a header has no colon";
+	}
+	if (head->state == HTTP_HEAD_LINE && head->blanks != 2) {
+		return "the request line must be a method, a path and a version, with one blank "
+		       "between them";
 	}
 	head->state = len == 0 ? HTTP_HEAD_OVER : HTTP_HEAD_NAME;
 	return NULL;
@@ -42,6 +49,7 @@ static const char *take_text(struct http_head *head, unsigned char c)
 	if ((c < 0x20 && c != '\t') || c == 0x7f) {
 		return "the head of the request has a control character";
 	}
+	head->blanks += head->state == HTTP_HEAD_LINE && (c == ' ' || c == '\t');
 	if (head->state == HTTP_HEAD_LINE && c >= 0x80) {
 		return "the request line must be ASCII; percent-encode the rest";
 	}

@@ -18,15 +18,19 @@
 
 #include "base/err.h"
 
+#define HTTP_HEAD_LINES_MAX 256
+
 /* Looks at the bytes of a head as they come, before a parser has smoothed them out. */
 struct http_head {
 	enum { HTTP_HEAD_LINE, HTTP_HEAD_NAME, HTTP_HEAD_VALUE, HTTP_HEAD_OVER } state;
 	bool after_cr;
 	size_t line_bytes;
+	unsigned blanks; /* in the request line */
+	unsigned lines;
 	const char *problem; /* NULL: none so far; the first one stays */
 };
 
-#define HTTP_HEAD_INIT ((struct http_head){HTTP_HEAD_LINE, false, 0, NULL})
+#define HTTP_HEAD_INIT ((struct http_head){.state = HTTP_HEAD_LINE})
 
 /* Bytes behind the head's end, and all that follow a problem, aren't looked at. */
 void http_head_scan(struct http_head *head, const char *bytes, size_t len);

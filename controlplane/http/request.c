@@ -205,9 +205,15 @@ void http_request_run(struct http_request *request, struct op_call *call)
 void http_request_begin(struct evhttp_request *evreq, void *arg)
 {
 	struct http_door *door = arg;
-	struct http_request *request = xnew(struct http_request);
+	struct http_request *request;
 	struct err err;
 
+	/* evhttp never closes behind an answer to it, whatever the answer says. */
+	if (evhttp_request_get_command(evreq) == EVHTTP_REQ_CONNECT) {
+		http_conn_reject(http_conn_of(door, evreq));
+		return;
+	}
+	request = xnew(struct http_request);
 	request->server = door->server;
 	request->conn = http_conn_of(door, evreq);
 	request->evreq = evreq;

@@ -249,6 +249,18 @@ static int check_accept(const struct http_request *request, struct err *err)
 	return 0;
 }
 
+/* A compressed file would be written as it is. */
+static int check_coding(const struct http_request *request, struct err *err)
+{
+	const char *coding = header(request, "Content-Encoding");
+
+	if (coding && strcasecmp(coding, "identity") != 0) {
+		return err_set(err, ERR_INVALID,
+			"Content-Encoding is not supported: send the body as it is");
+	}
+	return 0;
+}
+
 /* conn.c lets more in, since it can't tell a body from what is around it. */
 static int check_length(const struct http_request *request, bool is_raw, struct err *err)
 {
@@ -304,7 +316,8 @@ static int make_call(struct http_request *request, const struct target *target,
 		op.idempotency_key = header(request, "Idempotency-Key");
 	}
 	api_args_init(&args, row);
-	if (check_length(request, is_raw, err) < 0 || check_accept(request, err) < 0 ||
+	if (check_coding(request, err) < 0 || check_length(request, is_raw, err) < 0 ||
+		check_accept(request, err) < 0 ||
 		check_idempotency_key(op.idempotency_key, err) < 0 ||
 		read_args(request, target, route, is_raw, &args, err) < 0) {
 		return -1;
@@ -349,8 +362,13 @@ void http_rest(struct http_request *request)
 		http_request_fail(request, 0, &err);
 		return;
 	}
-	if (target_parse(evhttp_request_get_uri(request->evreq), &target, &err) < 0 ||
-		(!is_admin && check_source(request, &target, &err) < 0) ||
+	if (target_parse(evhttp_request_get_uri(request->evreq), &target, &err) < 0) {
+		http_request_fail(request, 0, &err);
+		return;
+	}
+	/* evhttp takes it for a proxy's, and closes. */
+	request->closes = request->closes || target.authority;
+	if ((!is_admin && check_source(request, &target, &err) < 0) ||
 		route_find(method_of(request), target.path, is_admin, &route, &err) < 0) {
 		http_request_fail(request, 0, &err);
 		return;

@@ -35,7 +35,7 @@ static const struct http_config defaults = {
 
 #define METHODS                                                                                    \
 	(EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE | \
-		EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH)
+		EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH | EVHTTP_REQ_CONNECT)
 
 static void take_defaults(struct http_config *config)
 {

@@ -78,6 +78,12 @@ static void test_odd_heads_are_refused(void **state)
 		HEAD("GET / HTTP/1.1\r\nA: \x7f\r\n", "control character"),
 		HEAD("GET /\x0b HTTP/1.1\r\n", "control character"),
 		HEAD("GET /\xc3\xa4 HTTP/1.1\r\n", "ASCII"),
+		HEAD("GET /\r\n", "one blank"),
+		HEAD("GET  / HTTP/1.1\r\n", "one blank"),
+		HEAD("GET / /x HTTP/1.1\r\n", "one blank"),
+		HEAD("GET /\tx HTTP/1.1\r\n", "one blank"),
+		HEAD("GET / HTTP/1.1 \r\n", "one blank"),
+		HEAD("\r\n", "one blank"),
 	};
 #undef HEAD
 
