@@ -285,13 +285,16 @@ struct answer *client_answer(struct client *c, bool is_head)
 	if (!a->headers) {
 		fail_msg("the server closed the connection without an answer");
 	}
-	assert_int_equal(sscanf(a->headers, "HTTP/1.1 %d", &a->status), 1);
+	assert_int_equal(sscanf(a->headers, "HTTP/1.%*d %d", &a->status), 1);
 	if (is_head) {
 		/* nothing follows */
 	} else if ((header = answer_header(a, "Content-Length"))) {
 		take_body(c, a, strtoul(header, NULL, 10), body);
 	} else if ((header = answer_header(a, "Transfer-Encoding"))) {
 		take_chunks(c, a, body);
+	} else if (strncmp(a->headers, "HTTP/1.0", 8) == 0) {
+		WORLD_UNTIL(c->h->w, (client_poll(c), c->is_eof));
+		evbuffer_add_buffer(body, c->in);
 	}
 	a->len = evbuffer_get_length(body);
 	a->body = xcalloc(a->len + 1, 1);
