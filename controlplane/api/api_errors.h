@@ -3,8 +3,8 @@
 /*
  * api_errors - what a failure is called outside
  *
- * Purpose: the only map between kinds of errors, their names on the wire, HTTP statuses and the
- *          CLI's exit codes.
+ * Purpose: the only map between kinds of errors, their names on the wire, HTTP statuses,
+ *          when to try again, and the CLI's exit codes.
  * Owns:    nothing.
  * Thread:  any.
  * Uses:    base.
@@ -15,9 +15,10 @@
 #include "base/err.h"
 
 struct api_error {
-	const char *type; /* "not_found" */
-	int status;       /* HTTP */
-	int exit_code;    /* of paddockctl */
+	const char *type;       /* "not_found" */
+	int status;             /* HTTP */
+	int exit_code;          /* of paddockctl */
+	unsigned retry_after_s; /* 0: waiting doesn't help */
 	const char *doc;
 };
 

@@ -353,19 +353,23 @@ static void write_refusal(struct http_conn *conn)
 	struct err err;
 	char id[ID_BYTES];
 	size_t len;
-	struct http_server *server = conn->door->server;
+	struct evbuffer *out = bufferevent_get_output(conn->bev);
 
 	id_make(id, ID_REQUEST);
 	http_conn_explain(conn, &err);
+	const struct api_error *error = api_error_of(err.kind);
 	_cleanup_json_ json_object *body = op_error_json(&err, id);
 	const char *text = json_text(body, &len);
 
-	evbuffer_add_printf(bufferevent_get_output(conn->bev),
+	evbuffer_add_printf(out,
 		"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-		"X-Request-Id: %s\r\n%sConnection: close\r\n\r\n%s",
-		api_error_of(err.kind)->status, http_reason(api_error_of(err.kind)->status), len,
-		id, err.kind == ERR_UNAVAILABLE ? "Retry-After: 1\r\n" : "", text);
-	http_log_refusal(server, id, api_error_of(err.kind)->status, &err);
+		"X-Request-Id: %s\r\nConnection: close\r\n",
+		error->status, http_reason(error->status), len, id);
+	if (error->retry_after_s > 0) {
+		evbuffer_add_printf(out, "Retry-After: %u\r\n", error->retry_after_s);
+	}
+	evbuffer_add_printf(out, "\r\n%s", text);
+	http_log_refusal(conn->door->server, id, error->status, &err);
 }
 
 void http_conn_refuse(void *arg)

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "api/api_errors.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/server_priv.h"
@@ -66,11 +67,21 @@ void http_reply_headers(struct http_request *request, int status, const char *co
 	}
 }
 
+static void add_retry_after(struct http_request *request, unsigned seconds)
+{
+	if (seconds > 0) {
+		add_number(request, "Retry-After", seconds);
+	}
+}
+
+void http_reply_error_headers(struct http_request *request, enum err_kind kind)
+{
+	add_retry_after(request, api_error_of(kind)->retry_after_s);
+}
+
 void http_reply_answer_headers(struct http_request *request, const struct op_answer *answer)
 {
-	if (answer->retry_after_s) {
-		add_number(request, "Retry-After", answer->retry_after_s);
-	}
+	add_retry_after(request, answer->retry_after_s);
 	if (answer->body) {
 		char mode[16];
 

@@ -18,6 +18,8 @@ const char *http_reason(int status);
 
 /* Headers of every answer. */
 void http_reply_headers(struct http_request *request, int status, const char *content_type);
+/* Of a failure that never became a call. */
+void http_reply_error_headers(struct http_request *request, enum err_kind kind);
 /* Of one whose op_answer asks for more: Retry-After, the file's size and mode. */
 void http_reply_answer_headers(struct http_request *request, const struct op_answer *answer);
 /* Headers and body of a JSON answer, for http_request_send(). Returns the bytes of the body. */

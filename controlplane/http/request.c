@@ -105,6 +105,7 @@ void http_request_fail(struct http_request *request, int status, const struct er
 	} else {
 		http_log_refusal(request->server, request->id, status, err);
 	}
+	http_reply_error_headers(request, err->kind);
 	send_json(request, status, json);
 }
 

@@ -49,9 +49,7 @@ static const op_fn handlers[] = {
 };
 _Static_assert(ARRAY_SIZE(handlers) == API_OP_MAX, "every operation has a handler");
 
-#define RETRY_AFTER_S       1  /* "unavailable" and the like: soon */
-#define RETRY_AFTER_QUOTA_S 30 /* somebody has to let go of something first */
-#define DELETE_WAIT_MS      30000
+#define DELETE_WAIT_MS 30000
 
 struct ops *ops_new(const struct ops_parts *parts, const struct ops_config *config)
 {
@@ -238,33 +236,6 @@ enum op_ret op_reply_file(struct op_call *call, struct pipe *body, uint64_t body
 	return answered(call);
 }
 
-static unsigned retry_after(enum err_kind kind)
-{
-	switch (kind) {
-	case ERR_QUOTA:
-		return RETRY_AFTER_QUOTA_S;
-	case ERR_RATE:
-	case ERR_UNAVAILABLE:
-	case ERR_CANCELLED:
-		return RETRY_AFTER_S;
-	case ERR_NONE:
-	case ERR_INVALID:
-	case ERR_UNAUTHENTICATED:
-	case ERR_FORBIDDEN:
-	case ERR_NOT_FOUND:
-	case ERR_CONFLICT:
-	case ERR_ENDED:
-	case ERR_TOO_LARGE:
-	case ERR_CREDIT:
-	case ERR_TIMEOUT:
-	case ERR_GUEST:
-	case ERR_INTERNAL:
-	case ERR_KIND_MAX:
-	default:
-		return 0;
-	}
-}
-
 static enum op_ret fail(struct op_call *call, const struct err *err, const char *code)
 {
 	const struct api_error *error = api_error_of(err->kind);
@@ -273,7 +244,7 @@ static enum op_ret fail(struct op_call *call, const struct err *err, const char 
 		log_failure(LOG_LEVEL_ERR, "call failed", err, "rq=%s op=%s", call->id,
 			call->row->name);
 	}
-	call->answer.retry_after_s = retry_after(err->kind);
+	call->answer.retry_after_s = error->retry_after_s;
 	call->answer.error_type = error->type;
 	return op_reply(call, error->status, view_error(err, code, call->id));
 }
