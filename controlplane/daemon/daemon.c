@@ -108,6 +108,23 @@ static int start_http(struct daemon *d, struct err *err)
 
 /* ---- the filter ---- */
 
+/* What any client may read; the filter's own words name tools and errors of the host. */
+static const char *public_filter_reason(enum filter_state state)
+{
+	switch (state) {
+	case FILTER_ACTIVE:
+		return "";
+	case FILTER_STARTING:
+		return "the host's network filter is being set up";
+	case FILTER_BROKEN:
+		return "the host's network filter is being put back";
+	case FILTER_UNAVAILABLE:
+	default:
+		return "the host's network filter can't be set up; its operator finds the reason "
+		       "with paddockctl doctor";
+	}
+}
+
 static void on_filter_state(void *arg, enum filter_state state, const char *reason)
 {
 	struct daemon *d = arg;
@@ -116,7 +133,7 @@ static void on_filter_state(void *arg, enum filter_state state, const char *reas
 	log_line(state == FILTER_ACTIVE ? LOG_LEVEL_INFO : LOG_LEVEL_WARN, "host filter",
 		"state=%s reason=%s", filter_state_name(state),
 		log_quote(quoted, sizeof quoted, reason, strlen(reason)));
-	sandboxes_set_egress(d->sandboxes, state == FILTER_ACTIVE, reason);
+	sandboxes_set_egress(d->sandboxes, state == FILTER_ACTIVE, public_filter_reason(state));
 }
 
 static int read_exceptions(struct daemon *d, struct err *err)
@@ -292,6 +309,8 @@ static void add_status(void *arg, json_object *status)
 	netfilter_status(d->netfilter, &filter);
 	json_object_object_add(
 		status, "filter", json_object_new_string(filter_state_name(filter.state)));
+	json_object_object_add(status, "filter_reason",
+		filter.reason[0] ? json_object_new_string(filter.reason) : NULL);
 	json_object_object_add(status, "filter_table", json_object_new_string(filter.table));
 	json_object_object_add(status, "uid_first", json_object_new_int64(d->uids.first));
 	json_object_object_add(status, "uid_count", json_object_new_int64(d->uids.count));
