@@ -20,12 +20,37 @@ enum log_level log_level(void)
 	return (enum log_level)current_level;
 }
 
+static _Thread_local struct log_request current;
+
+const char *log_request(void)
+{
+	return current.id;
+}
+
+struct log_request log_request_begin(const char *id)
+{
+	struct log_request before = current;
+	struct log_request next; /* @id may be current.id */
+
+	snprintf(next.id, sizeof next.id, "%s", id);
+	current = next;
+	return before;
+}
+
+void log_request_end(const struct log_request *before)
+{
+	current = *before;
+}
+
 static _printf_(3, 0) void write_line(enum log_level level, const char *message, const char *fields,
 	va_list ap, const char *suffix)
 {
 	char line[2048];
 	size_t room = sizeof line - 1; /* for the newline */
-	int n = snprintf(line, room, "<%d>%s", (int)level, message);
+	/* Some lines name it themselves: they are written when nothing is worked on any more. */
+	bool has_request = current.id[0] != '\0' && strncmp(fields, "rq=", 3) != 0;
+	int n = snprintf(line, room, "<%d>%s%s%s", (int)level, message, has_request ? " rq=" : "",
+		has_request ? current.id : "");
 	size_t len = MIN((size_t)MAX(n, 0), room - 1);
 
 	if (fields[0] != '\0') {

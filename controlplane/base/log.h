@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 
 enum log_level { LOG_LEVEL_ERR = 3, LOG_LEVEL_WARN = 4, LOG_LEVEL_INFO = 6, LOG_LEVEL_DEBUG = 7 };
@@ -36,6 +37,25 @@ void log_line(enum log_level level, const char *message, const char *fields, ...
 /* Logs @err with kind, origin, system code and quoted text, after @fields. */
 void log_failure(enum log_level level, const char *message, const struct err *err,
 	const char *fields, ...) _printf_(4, 5);
+
+/*
+ * Lines that are written while a request is worked on carry its id as `rq=`, in front: what one
+ * request did can be found by it. Of this thread; it ends with the block.
+ *
+ *	LOG_REQUEST(call->id);
+ */
+#define LOG_REQUEST(id)                                                                            \
+	_cleanup_(log_request_end) struct log_request log_request_before_ = log_request_begin(id)
+
+struct log_request {
+	char id[32];
+};
+
+/* The id that lines carry now, or "". Valid until the block ends. */
+const char *log_request(void);
+/* For LOG_REQUEST(). "" carries none; @id is copied. Returns what was before. */
+struct log_request log_request_begin(const char *id);
+void log_request_end(const struct log_request *before);
 
 /*
  * Quoted form of @len bytes at @text: printable ASCII and UTF-8 kept, the rest as \xNN, at most

@@ -133,6 +133,8 @@ static enum op_ret start(struct op_call *call)
 
 enum op_ret op_start(struct op_call *call, op_done_fn done, void *arg)
 {
+	LOG_REQUEST(call->id);
+
 	ASSERT(call->state == OP_NEW);
 	call->state = OP_STARTING;
 	call->done = done;

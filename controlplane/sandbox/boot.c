@@ -164,6 +164,7 @@ void boot_run_record(void *arg)
 {
 	struct sandbox *sb = arg;
 	struct err err;
+	LOG_REQUEST(sb->request);
 
 	evtimer_del(sb->boot_timer);
 	if (sandbox_set_state(sb, SANDBOX_RUNNING, NULL, &err) != 0) {

@@ -22,6 +22,7 @@ struct extend_request {
 	TAILQ_ENTRY(extend_request) link; /* sandbox.extends */
 	struct sandbox *sb;
 	unsigned minutes;
+	char request[ID_BYTES]; /* for LOG_REQUEST() */
 	int64_t expires_at_ms;
 	bool is_sent;
 	sandbox_extend_fn fn;
@@ -57,7 +58,8 @@ static int new_expiry(const struct sandbox *sb, unsigned minutes, int64_t *ret, 
 	}
 	if (at > now + (int64_t)most * MS_PER_MINUTE) {
 		return err_set(err, ERR_INVALID,
-			"the sandbox would expire more than %u minutes from now, which is the "
+			"\"minutes\": the sandbox would expire more than %u minutes from now, "
+			"which is the "
 			"limit "
 			"(limits.max_lifetime)",
 			most);
@@ -122,6 +124,7 @@ void extend_configured(struct sandbox *sb, const struct err *guest_err)
 	int64_t old = sb->row->expires_at_ms;
 
 	sb->row->expires_at_ms = request->expires_at_ms;
+	LOG_REQUEST(request->request);
 	log_info("sandbox extended", "sb=%s minutes=%u", sb->row->id, request->minutes);
 	extend_fix_metadata(sb, old);
 	reaper_kick(sb->all);
@@ -180,7 +183,7 @@ int sandbox_extend(
 		return err_set(err, ERR_INVALID, "sandbox %s has no expiry", sb->row->id);
 	}
 	if (minutes == 0) {
-		return err_set(err, ERR_INVALID, "minutes must be above 0");
+		return err_set(err, ERR_INVALID, "\"minutes\" must be above 0");
 	}
 	if (new_expiry(sb, minutes, &at, err) != 0) {
 		return -1;
@@ -193,6 +196,7 @@ int sandbox_extend(
 
 	request->sb = sb;
 	request->minutes = minutes;
+	snprintf(request->request, sizeof request->request, "%s", log_request());
 	request->fn = fn;
 	request->arg = arg;
 	TAILQ_INSERT_TAIL(&sb->extends, request, link);

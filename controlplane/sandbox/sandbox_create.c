@@ -261,6 +261,7 @@ static int admit(struct sandboxes *all, const struct sandbox_create_spec *spec, 
 	(void)fault_at("row.insert.done");
 	struct sandbox *sb = sandbox_new(all, steal_ptr(&row), SANDBOX_PROVISIONING);
 
+	snprintf(sb->request, sizeof sb->request, "%s", log_request());
 	sb->charge = charge;
 	sb->image = image_ref(image);
 	log_info("sandbox state", "sb=%s from=none to=provisioning account=%s image=%s uid=%u",

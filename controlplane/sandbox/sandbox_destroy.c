@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -29,6 +30,7 @@
 void sandbox_retry_row(struct sandbox *sb, const struct err *err)
 {
 	struct timeval tv = {.tv_sec = ROW_RETRY_MS / 1000, .tv_usec = ROW_RETRY_MS % 1000 * 1000};
+	LOG_REQUEST(sb->request);
 
 	unsigned suppressed;
 
@@ -128,6 +130,7 @@ void sandbox_destroy(struct sandbox *sb, const char *reason)
 		return;
 	}
 	sb->end_reason = xstrdup(reason);
+	snprintf(sb->request, sizeof sb->request, "%s", log_request());
 	begin_end(sb);
 }
 
@@ -239,6 +242,7 @@ static void on_done(void *arg)
 static void on_unwinding(void *arg, const char *step, const struct err *why)
 {
 	struct sandbox *sb = arg;
+	LOG_REQUEST(sb->request);
 
 	if (!step) {
 		return;
@@ -255,6 +259,7 @@ static void on_unwinding(void *arg, const char *step, const struct err *why)
 static void on_retry(void *arg, const char *step, const struct err *err, unsigned tries)
 {
 	const struct sandbox *sb = arg;
+	LOG_REQUEST(sb->request);
 
 	log_failure(LOG_LEVEL_WARN, "sandbox not taken back yet, will retry", err,
 		"sb=%s step=%s tries=%u", sb->row->id, step, tries);

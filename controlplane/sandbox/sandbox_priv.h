@@ -56,6 +56,7 @@ struct sandbox {
 	struct image *image; /* while it is created */
 	struct quota_charge charge;
 	struct plan plan;
+	char request[ID_BYTES];    /* that the plan works for, for LOG_REQUEST(); "": none */
 	struct err failure;        /* why its creation failed; kind NONE: it didn't */
 	char *end_reason;          /* why it is to go; NULL: it isn't */
 	struct event *retry_timer; /* a row that couldn't be written, sandbox_destroy.c */

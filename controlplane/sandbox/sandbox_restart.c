@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -280,8 +281,10 @@ static int begin(struct sandbox *sb, enum sandbox_task task, struct err *err)
 	}
 	sb->task = task;
 	sb->task_from = sb->state;
+	snprintf(sb->request, sizeof sb->request, "%s", log_request());
 	if (sandbox_set_state(sb, SANDBOX_PROVISIONING, "", err) != 0) {
 		sb->task = TASK_NONE;
+		sb->request[0] = '\0';
 		image_unref(image);
 		return -1;
 	}

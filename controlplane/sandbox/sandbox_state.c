@@ -87,12 +87,18 @@ static void apply(
 	struct sandbox *sb, enum sandbox_state to, const struct store_sandbox_change *change)
 {
 	struct store_sandbox *row = sb->row;
+
+	LOG_REQUEST(sb->request[0] ? sb->request : log_request());
+
 	char quoted[256];
 	const char *text = change->reason ? change->reason : row->reason ? row->reason : "";
 
 	log_info("sandbox state", "sb=%s from=%s to=%s reason=%s", row->id,
 		sandbox_state_name(sb->state), change->state,
 		log_quote(quoted, sizeof quoted, text, strlen(text)));
+	if (to != SANDBOX_PROVISIONING && to != SANDBOX_DELETING) {
+		sb->request[0] = '\0'; /* what it asked for is through */
+	}
 	copy_text(&row->state, change->state);
 	if (change->reason) {
 		copy_text(&row->reason, change->reason[0] ? change->reason : NULL);

@@ -104,6 +104,38 @@ static void test_a_line_has_priority_message_and_fields(void **state)
 	assert_non_null(strstr(text, "error=\"too \\\"many\\\"\"\n"));
 }
 
+static void log_inner_request(const char *id)
+{
+	LOG_REQUEST(id);
+
+	log_info("c", "x=%d", 1);
+	log_info("d", "rq=%s x=1", "rq_own");
+}
+
+static void log_requests(void)
+{
+	log_info("a", "x=%d", 1);
+	{
+		LOG_REQUEST("rq_outer");
+
+		log_info("b", "x=%d", 1);
+		log_inner_request("rq_inner");
+		log_inner_request(log_request());
+		log_info("e", "x=%d", 1);
+	}
+	assert_string_equal(log_request(), "");
+	log_info("f", "x=%d", 1);
+}
+
+static void test_lines_carry_the_request_that_is_worked_on(void **state)
+{
+	(void)state;
+	assert_string_equal(captured(log_requests), "<6>a x=1\n<6>b rq=rq_outer x=1\n"
+						    "<6>c rq=rq_inner x=1\n<6>d rq=rq_own x=1\n"
+						    "<6>c rq=rq_outer x=1\n<6>d rq=rq_own x=1\n"
+						    "<6>e rq=rq_outer x=1\n<6>f x=1\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -112,6 +144,7 @@ int main(void)
 		cmocka_unit_test(test_printable_keeps_quotes_and_stops_before_what_does_not_fit),
 		cmocka_unit_test(test_limit_lets_a_burst_through_and_counts_the_rest),
 		cmocka_unit_test(test_a_line_has_priority_message_and_fields),
+		cmocka_unit_test(test_lines_carry_the_request_that_is_worked_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
