@@ -20,6 +20,7 @@
 static void log_guest(struct sandbox *sb, const char *message, const struct err *err)
 {
 	unsigned suppressed;
+	LOG_REQUEST(sb->request);
 
 	if (log_limit_allows(&sb->log_limit, clock_monotonic_ms(), &suppressed)) {
 		log_failure(LOG_LEVEL_WARN, message, err, "sb=%s suppressed=%u", sb->row->id,
