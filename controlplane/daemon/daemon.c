@@ -36,6 +36,7 @@
 
 #define TB_CACHE_MIB      32
 #define DEADMAN_MARGIN_MS 30000
+#define STOP_PATIENCE_MS  (60 * MS_PER_SECOND) /* of a restart: its stop, on top of its boot */
 #define WORKER_GRACE_MS   5000
 #define SHUTDOWN_GRACE_MS 10000
 #define CA_FILE_MAX       (512 * 1024)
@@ -342,6 +343,8 @@ static void make_ops(struct daemon *d)
 		.max_lifetime_minutes = (unsigned)d->config->max_lifetime_minutes,
 		.exec_timeout_ms = (uint64_t)d->config->exec_timeout_ms,
 		.exec_timeout_max_ms = (uint64_t)d->config->exec_timeout_max_ms,
+		.again_wait_ms = (uint64_t)d->config->boot_timeout_seconds * MS_PER_SECOND +
+				 STOP_PATIENCE_MS,
 		.exec_output_bytes = (uint64_t)d->config->exec_output_bytes,
 		.body_bytes = (uint64_t)d->config->body_bytes,
 		.bodies_total_bytes = (uint64_t)d->config->bodies_total_bytes,

@@ -322,35 +322,36 @@ enum op_ret op_sandbox_get(struct op_call *call)
 	return reply_row(call, call->row->status, sb ? sandbox_row(sb) : ended);
 }
 
-/* ---- delete ---- */
+/* ---- waiting for so long ---- */
 
-struct removal {
+/* For a sandbox, for a client that won't wait for ever; what it asked for goes on. */
+struct patience {
 	struct op_call *call;
 	struct sandbox_wait *wait;
 	struct event *timer;
+	const char *what;
 };
 
-static void removal_free(struct removal *removal)
+static void patience_free(struct patience *patience)
 {
-	event_free(removal->timer);
-	free(removal);
+	event_free(patience->timer);
+	free(patience);
 }
 
-static void drop_removal(struct op_call *call)
+static void drop_patience(struct op_call *call)
 {
-	struct removal *removal = call->own;
+	struct patience *patience = call->own;
 
-	sandbox_wait_cancel(removal->wait);
-	removal_free(removal);
+	sandbox_wait_cancel(patience->wait);
+	patience_free(patience);
 }
 
-/* Failed creations end as "failed": for who deletes them that is as good. */
-static void on_gone(void *arg, struct sandbox *sb, const struct err *err)
+static void on_waited(void *arg, struct sandbox *sb, const struct err *err)
 {
-	struct removal *removal = arg;
-	struct op_call *call = removal->call;
+	struct patience *patience = arg;
+	struct op_call *call = patience->call;
 
-	removal_free(removal);
+	patience_free(patience);
 	if (err) {
 		op_fail(call, err);
 	} else {
@@ -358,40 +359,50 @@ static void on_gone(void *arg, struct sandbox *sb, const struct err *err)
 	}
 }
 
-static void on_gone_timeout(evutil_socket_t fd, short what, void *arg)
+static void on_waited_long(evutil_socket_t fd, short what, void *arg)
 {
-	struct removal *removal = arg;
-	struct op_call *call = removal->call;
+	struct patience *patience = arg;
+	struct op_call *call = patience->call;
 	struct err err;
 
 	(void)fd;
 	(void)what;
-	err_set(&err, ERR_TIMEOUT, "the removal takes longer than usual; it goes on");
-	drop_removal(call);
+	err_set(&err, ERR_TIMEOUT, "the %s takes longer than usual; it goes on", patience->what);
+	drop_patience(call);
 	op_fail(call, &err);
 }
+
+static struct patience *patience_new(struct op_call *call, uint64_t ms, const char *what)
+{
+	struct patience *patience = xnew(struct patience);
+	struct timeval deadline = {
+		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+
+	patience->call = call;
+	patience->what = what;
+	patience->timer = evtimer_new(loop_base(call->ops->parts.loop), on_waited_long, patience);
+	ASSERT(patience->timer);
+	evtimer_add(patience->timer, &deadline);
+	return patience;
+}
+
+/* ---- delete ---- */
 
 enum op_ret op_sandbox_delete(struct op_call *call)
 {
 	struct err err = ERR_INIT;
 	_cleanup_store_sandbox_ struct store_sandbox *ended = NULL;
 	struct sandbox *sb = op_find_sandbox(call, &ended, &err);
-	uint64_t wait_ms = call->ops->config.delete_wait_ms;
-	struct timeval deadline = {.tv_sec = (time_t)(wait_ms / 1000),
-		.tv_usec = (suseconds_t)(wait_ms % 1000 * 1000)};
 
 	if (!sb) {
 		return ended ? reply_row(call, call->row->status, ended) : op_fail(call, &err);
 	}
-	struct removal *removal = xnew(struct removal);
+	struct patience *patience = patience_new(call, call->ops->config.delete_wait_ms, "removal");
 
-	removal->call = call;
-	removal->timer = evtimer_new(loop_base(call->ops->parts.loop), on_gone_timeout, removal);
-	ASSERT(removal->timer);
-	evtimer_add(removal->timer, &deadline);
-	removal->wait = sandbox_wait_gone(sb, on_gone, removal);
+	/* Failed creations end as "failed": for who deletes them that is as good. */
+	patience->wait = sandbox_wait_gone(sb, on_waited, patience);
 	sandbox_destroy(sb, "deleted");
-	return op_wait(call, drop_removal, removal);
+	return op_wait(call, drop_patience, patience);
 }
 
 /* ---- extend ---- */
@@ -458,8 +469,9 @@ enum op_ret op_sandbox_extend(struct op_call *call)
 
 /* ---- restart, reset ---- */
 
+/* A machine that can't be stopped is tried again for ever: its client isn't. */
 static enum op_ret start_again(
-	struct op_call *call, int (*begin)(struct sandbox *sb, struct err *err))
+	struct op_call *call, const char *what, int (*begin)(struct sandbox *sb, struct err *err))
 {
 	struct err err = ERR_INIT;
 	struct sandbox *sb = op_live_sandbox(call, &err);
@@ -470,16 +482,18 @@ static enum op_ret start_again(
 	if (!api_args_bool(&call->args, "wait")) {
 		return reply_row(call, 202, sandbox_row(sb));
 	}
-	call->answer.status = call->row->status;
-	return op_wait(call, drop_wait, sandbox_wait_ready(sb, on_ready, call));
+	struct patience *patience = patience_new(call, call->ops->config.again_wait_ms, what);
+
+	patience->wait = sandbox_wait_ready(sb, on_waited, patience);
+	return op_wait(call, drop_patience, patience);
 }
 
 enum op_ret op_sandbox_restart(struct op_call *call)
 {
-	return start_again(call, sandbox_restart);
+	return start_again(call, "restart", sandbox_restart);
 }
 
 enum op_ret op_sandbox_reset(struct op_call *call)
 {
-	return start_again(call, sandbox_reset);
+	return start_again(call, "reset", sandbox_reset);
 }

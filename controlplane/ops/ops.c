@@ -50,6 +50,7 @@ static const op_fn handlers[] = {
 _Static_assert(ARRAY_SIZE(handlers) == API_OP_MAX, "every operation has a handler");
 
 #define DELETE_WAIT_MS 30000
+#define AGAIN_WAIT_MS  600000
 
 struct ops *ops_new(const struct ops_parts *parts, const struct ops_config *config)
 {
@@ -59,6 +60,9 @@ struct ops *ops_new(const struct ops_parts *parts, const struct ops_config *conf
 	ops->config = *config;
 	if (ops->config.delete_wait_ms == 0) {
 		ops->config.delete_wait_ms = DELETE_WAIT_MS;
+	}
+	if (ops->config.again_wait_ms == 0) {
+		ops->config.again_wait_ms = AGAIN_WAIT_MS;
 	}
 	if (ops->config.bodies_total_bytes == 0) {
 		ops->config.bodies_total_bytes = 4 * ops->config.body_bytes;

@@ -60,6 +60,7 @@ struct ops_config {
 	uint64_t body_bytes;         /* largest body, and largest file in a JSON answer */
 	uint64_t bodies_total_bytes; /* of such files that are being collected; 0: 4 x body_bytes */
 	uint64_t delete_wait_ms;     /* DELETE answers "timeout" after so long; 0: 30 s */
+	uint64_t again_wait_ms;      /* restart and reset do; 0: 10 min */
 	bool is_egress_configured;   /* network.default is egress: what an unasked sandbox gets */
 
 	/*
