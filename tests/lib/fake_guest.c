@@ -442,7 +442,8 @@ static void on_call_timer(evutil_socket_t fd, short what, void *arg)
 		fake_call_fail(call, ERR_TIMEOUT, 0, "the guest didn't answer");
 	} else if (call->script.mode == FAKE_FAIL || call->script.mode == FAKE_EFFECT_FAIL) {
 		fake_call_fail(call, call->script.kind ? call->script.kind : ERR_GUEST, STATUS_IO,
-			"scripted failure");
+			call->script.kind == ERR_INTERNAL ? FAKE_INTERNAL_TEXT
+							  : "scripted failure");
 	} else {
 		act(call);
 	}

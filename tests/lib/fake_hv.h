@@ -35,6 +35,9 @@ enum fake_mode {
 	FAKE_HOLD,        /* waits for the release function */
 };
 
+/* Of ERR_INTERNAL: what no client may read. */
+#define FAKE_INTERNAL_TEXT "libvirt: open(/var/lib/paddock/run/agent.sock): Permission denied"
+
 /* What the next calls of an operation do. */
 struct fake_script {
 	enum fake_mode mode;

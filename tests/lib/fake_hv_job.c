@@ -222,8 +222,10 @@ static void finish(struct fake_job *job)
 		fake_save(fake);
 	}
 	if (err.kind == ERR_NONE && job->script.mode != FAKE_OK && job->script.mode != FAKE_HOLD) {
-		err_set(&err, job->script.kind ? job->script.kind : ERR_INTERNAL,
-			"scripted failure");
+		enum err_kind kind = job->script.kind ? job->script.kind : ERR_INTERNAL;
+
+		err_set(&err, kind, "%s",
+			kind == ERR_INTERNAL ? FAKE_INTERNAL_TEXT : "scripted failure");
 	}
 	if (job->is_late) {
 		if (fake->is_open) {
