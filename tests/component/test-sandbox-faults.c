@@ -166,24 +166,37 @@ static void assert_whole(struct world *w)
 	}
 }
 
-/* Nothing that was answered is lost: what "row.running.done" has said, stays until it is asked to
- * go. */
-static void assert_not_lost(struct world *w, const struct points *points, size_t at)
+/*
+ * Nothing that was answered is lost: what "row.running.done" has said, stays until it is asked to
+ * go. And the key of the creation makes the sandbox once: it is free where that only failed.
+ */
+static void assert_once(struct world *w, const struct points *points, size_t at)
 {
 	bool is_there = false;
+	bool is_known = false; /* it ran, or somebody deleted it */
+	struct sandbox *sb;
+	struct err err = ERR_INIT;
 
 	for (size_t i = 0; i <= at; i++) {
 		const char *name = points->names[i];
 
 		if (strncmp(name, "row.running.done", 16) == 0) {
-			is_there = true;
+			is_there = is_known = true;
 		} else if (strncmp(name, "row.deleting.done", 17) == 0) {
 			is_there = false;
+			is_known = true;
 		}
 	}
-	if (is_there != (the_one(w) != NULL)) {
+	struct sandbox *before = the_one(w);
+
+	if (is_there != (before != NULL)) {
 		fail_msg("after a kill at %s there %s", points->names[at],
 			is_there ? "is no sandbox" : "is one");
+	}
+	if (begin_create(w, &sb, &err) == 0) {
+		assert_true(before ? sb == before : !is_known);
+	} else if (!is_known || err.kind != ERR_ENDED) {
+		fail_msg("after a kill at %s: %s", points->names[at], err.msg);
 	}
 }
 
@@ -254,7 +267,7 @@ static void test_a_kill_at_any_point_is_repaired(void **state)
 
 			world_start(w);
 			assert_whole(w);
-			assert_not_lost(w, &points, at);
+			assert_once(w, &points, at);
 			/* And it can be used on: the same name, the same key. */
 			live(w);
 			assert_nothing_is_left(w);
