@@ -1,34 +1,10 @@
-#include "tests/lib/http_world.h"
+#include "tests/lib/http_fixture.h"
 
 #include <stdlib.h>
 
 #include "base/xalloc.h"
 
 /* The routes over a real socket: create, get, list, exec, delete, and who may. */
-
-static struct http_world *h;
-
-static int set_up(void **state)
-{
-	(void)state;
-	h = http_world_new(NULL);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	http_world_free(h);
-	return 0;
-}
-
-static char path[512];
-
-static const char *at(const char *id, const char *rest)
-{
-	snprintf(path, sizeof path, "/v1/sandboxes/%s%s", id, rest);
-	return path;
-}
 
 static void test_create_exec_delete(void **state)
 {
@@ -48,28 +24,28 @@ static void test_create_exec_delete(void **state)
 	assert_non_null(answer_header(a, "X-Request-Id"));
 	const char *id = answer_text(a, "id");
 
-	a = http_get(h, h->key, at(id, ""));
+	a = http_get(h, h->key, http_at(id, ""));
 	assert_int_equal(a->status, 200);
 	assert_string_equal(answer_text(a, "id"), id);
 
-	a = http_json(h, "POST", at(id, "/exec"), h->key, "{\"command\":\"echo hello\"}");
+	a = http_json(h, "POST", http_at(id, "/exec"), h->key, "{\"command\":\"echo hello\"}");
 	assert_int_equal(a->status, 200);
 	assert_string_equal(answer_text(a, "stdout"), "hello\n");
 	assert_string_equal(answer_text(a, "exit_code"), "0");
 	assert_string_equal(answer_text(a, "timed_out"), "false");
 	assert_null(answer_text(a, "signal"));
 
-	a = http_json(h, "DELETE", at(id, ""), h->key, NULL);
+	a = http_json(h, "DELETE", http_at(id, ""), h->key, NULL);
 	assert_int_equal(a->status, 200);
 	assert_string_equal(answer_text(a, "status"), "deleted");
 	assert_string_equal(answer_text(a, "reason"), "deleted");
 	assert_non_null(answer_text(a, "ended_at"));
-	a = http_json(h, "DELETE", at(id, ""), h->key, NULL);
+	a = http_json(h, "DELETE", http_at(id, ""), h->key, NULL);
 	assert_int_equal(a->status, 200);
-	a = http_get(h, h->key, at(id, ""));
+	a = http_get(h, h->key, http_at(id, ""));
 	assert_int_equal(a->status, 200);
 	assert_string_equal(answer_text(a, "status"), "deleted");
-	a = http_json(h, "POST", at(id, "/exec"), h->key, "{\"command\":\"true\"}");
+	a = http_json(h, "POST", http_at(id, "/exec"), h->key, "{\"command\":\"true\"}");
 	assert_int_equal(a->status, 409);
 	assert_string_equal(answer_text(a, "error.type"), "sandbox_ended");
 }
@@ -83,12 +59,12 @@ static void test_create_without_waiting(void **state)
 	a = http_json(h, "POST", "/v1/sandboxes", h->key, "{\"wait\":false,\"name\":\"slow\"}");
 	assert_int_equal(a->status, 202);
 	assert_string_equal(answer_text(a, "status"), "provisioning");
-	a = http_json(h, "POST", at("slow", "/exec"), h->key, "{\"command\":\"true\"}");
+	a = http_json(h, "POST", http_at("slow", "/exec"), h->key, "{\"command\":\"true\"}");
 	assert_int_equal(a->status, 409);
 	assert_string_equal(answer_text(a, "error.type"), "conflict");
 	fake_hv_release(h->w->hv, FAKE_HV_START);
-	WORLD_UNTIL(h->w,
-		strcmp(answer_text(http_get(h, h->key, at("slow", "")), "status"), "running") == 0);
+	WORLD_UNTIL(h->w, strcmp(answer_text(http_get(h, h->key, http_at("slow", "")), "status"),
+				  "running") == 0);
 }
 
 static void test_failed_creation_says_why(void **state)
@@ -213,15 +189,16 @@ static void test_idempotency_key(void **state)
 static void test_extend_moves_the_expiry(void **state)
 {
 	const char *id = http_running(h, NULL);
-	struct answer *before = http_get(h, h->key, at(id, ""));
-	struct answer *a = http_json(h, "POST", at(id, "/extend"), h->key, "{\"minutes\":10}");
+	struct answer *before = http_get(h, h->key, http_at(id, ""));
+	struct answer *a = http_json(h, "POST", http_at(id, "/extend"), h->key, "{\"minutes\":10}");
 
 	(void)state;
 	assert_int_equal(a->status, 200);
 	assert_true(strcmp(answer_text(a, "expires_at"), answer_text(before, "expires_at")) > 0);
 	assert_int_equal(
-		http_json(h, "POST", at(id, "/extend"), h->key, "{\"minutes\":0}")->status, 400);
-	a = http_json(h, "POST", at(id, "/extend"), h->key, "{\"minutes\":1441}");
+		http_json(h, "POST", http_at(id, "/extend"), h->key, "{\"minutes\":0}")->status,
+		400);
+	a = http_json(h, "POST", http_at(id, "/extend"), h->key, "{\"minutes\":1441}");
 	assert_int_equal(a->status, 400);
 	assert_non_null(strstr(answer_text(a, "error.message"), "1440"));
 }
@@ -252,7 +229,7 @@ static void test_list_pages_and_filters(void **state)
 	a = http_get(h, h->key, "/v1/sandboxes?metadata.n=3");
 	assert_string_equal(answer_text(a, "data.0.metadata.n"), "3");
 	assert_null(answer_text(a, "data.1"));
-	http_json(h, "DELETE", at(answer_text(a, "data.0.id"), ""), h->key, NULL);
+	http_json(h, "DELETE", http_at(answer_text(a, "data.0.id"), ""), h->key, NULL);
 	a = http_get(h, h->key, "/v1/sandboxes?metadata.n=3");
 	assert_null(answer_text(a, "data.0"));
 	a = http_get(h, h->key, "/v1/sandboxes?metadata.n=3&status=all");
@@ -318,7 +295,7 @@ static void test_another_accounts_sandbox_does_not_exist(void **state)
 			if (!(row->flags & API_SANDBOX)) {
 				continue;
 			}
-			_cleanup_free_ char *target = xasprintf("%s%s", at(names[i], rest + 4),
+			_cleanup_free_ char *target = xasprintf("%s%s", http_at(names[i], rest + 4),
 				op == API_FILE_READ ? "?path=x" : "");
 
 			a = http_json(h, api_method_name(row->method), target, h->other_key,
@@ -334,9 +311,9 @@ static void test_another_accounts_sandbox_does_not_exist(void **state)
 	}
 	assert_int_equal(fake_guest_calls(h->w->guests, FAKE_GUEST_EXEC), 0);
 	assert_null(answer_text(http_get(h, h->other_key, "/v1/sandboxes?status=all"), "data.0"));
-	http_json(h, "DELETE", at(id, ""), h->key, NULL);
-	assert_int_equal(http_get(h, h->other_key, at(id, ""))->status, 404);
-	assert_int_equal(http_json(h, "DELETE", at(id, ""), h->other_key, NULL)->status, 404);
+	http_json(h, "DELETE", http_at(id, ""), h->key, NULL);
+	assert_int_equal(http_get(h, h->other_key, http_at(id, ""))->status, 404);
+	assert_int_equal(http_json(h, "DELETE", http_at(id, ""), h->other_key, NULL)->status, 404);
 }
 
 static void test_strays_are_told_and_removed_through_the_admin_socket(void **state)
@@ -427,18 +404,18 @@ static void test_admin_routes_are_on_the_socket_alone(void **state)
 static void test_an_administrator_sees_every_sandbox(void **state)
 {
 	const char *id = http_running(h, "mine");
-	struct answer *a = http_admin(h, "GET", at(id, ""), NULL);
+	struct answer *a = http_admin(h, "GET", http_at(id, ""), NULL);
 
 	(void)state;
 	assert_int_equal(a->status, 200);
 	assert_string_equal(answer_text(a, "account"), h->account);
-	assert_int_equal(http_admin(h, "GET", at("mine", ""), NULL)->status, 404);
+	assert_int_equal(http_admin(h, "GET", http_at("mine", ""), NULL)->status, 404);
 	assert_int_equal(http_admin(h, "POST", "/v1/sandboxes", "{}")->status, 403);
 	a = http_admin(h, "GET", "/v1/sandboxes?account=rivals", NULL);
 	assert_null(answer_text(a, "data.0"));
 	a = http_admin(h, "GET", "/v1/sandboxes?account=acme", NULL);
 	assert_string_equal(answer_text(a, "data.0.id"), id);
-	assert_int_equal(http_admin(h, "DELETE", at(id, ""), NULL)->status, 200);
+	assert_int_equal(http_admin(h, "DELETE", http_at(id, ""), NULL)->status, 200);
 }
 
 static void test_anonymous_routes(void **state)
@@ -471,7 +448,7 @@ static void test_anonymous_routes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define T(name) cmocka_unit_test_setup_teardown(name, http_set_up, http_tear_down)
 		T(test_create_exec_delete),
 		T(test_create_without_waiting),
 		T(test_failed_creation_says_why),

@@ -1,4 +1,4 @@
-#include "tests/lib/http_world.h"
+#include "tests/lib/http_fixture.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,29 +14,6 @@
 
 /* Clients that leave, hurry, send too much or something odd. */
 
-static struct http_world *h;
-static char path[512];
-
-static const char *at(const char *id, const char *rest)
-{
-	snprintf(path, sizeof path, "/v1/sandboxes/%s%s", id, rest);
-	return path;
-}
-
-static int set_up(void **state)
-{
-	(void)state;
-	h = http_world_new(NULL);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	http_world_free(h);
-	return 0;
-}
-
 /* An exec that goes on until it is cancelled, and has reached the guest. */
 static struct client *start_exec(const char *id)
 {
@@ -44,7 +21,7 @@ static struct client *start_exec(const char *id)
 	struct client *c = client_new(h);
 	unsigned before = fake_guest_calls(h->w->guests, FAKE_GUEST_EXEC);
 
-	client_request(c, "POST", at(id, "/exec"), h->key, NULL, "application/json", body,
+	client_request(c, "POST", http_at(id, "/exec"), h->key, NULL, "application/json", body,
 		sizeof body - 1);
 	WORLD_UNTIL(h->w, fake_guest_calls(h->w->guests, FAKE_GUEST_EXEC) == before + 1);
 	assert_int_equal(http_server_pending(h->server), 1);
@@ -130,7 +107,7 @@ static void test_creation_goes_on_without_its_client(void **state)
 	client_free(c);
 	WORLD_UNTIL(h->w, http_server_pending(h->server) == 0);
 	fake_hv_release(h->w->hv, FAKE_HV_START);
-	WORLD_UNTIL(h->w, strcmp(answer_text(http_get(h, h->key, at("orphan", "")), "status"),
+	WORLD_UNTIL(h->w, strcmp(answer_text(http_get(h, h->key, http_at("orphan", "")), "status"),
 				  "running") == 0);
 }
 
@@ -171,7 +148,7 @@ static void test_removal_goes_on_without_its_client(void **state)
 
 	(void)state;
 	fake_hv_script(h->w->hv, FAKE_HV_DESTROY, &(struct fake_script){.mode = FAKE_HOLD});
-	client_request(c, "DELETE", at(id, ""), h->key, NULL, NULL, NULL, 0);
+	client_request(c, "DELETE", http_at(id, ""), h->key, NULL, NULL, NULL, 0);
 	WORLD_UNTIL(h->w, fake_hv_held(h->w->hv, FAKE_HV_DESTROY) == 1);
 	client_reset(c);
 	WORLD_UNTIL(h->w, http_server_pending(h->server) == 0);
@@ -194,7 +171,7 @@ static void test_the_server_goes_while_clients_wait(void **state)
 	client_free(waits);
 	client_free(idle);
 	client_free(half);
-	/* tear_down() frees the server with what is left. */
+	/* http_tear_down() frees the server with what is left. */
 }
 
 /* ---- clients that hurry ---- */
@@ -220,7 +197,7 @@ static void test_pipelined_requests_are_answered_in_order(void **state)
 	const char *id = http_running(h, NULL);
 	static const char body[] = "{\"command\":\"sleep 100\"}";
 	struct client *c = client_new(h);
-	_cleanup_free_ char *exec = xstrdup(at(id, "/exec"));
+	_cleanup_free_ char *exec = xstrdup(http_at(id, "/exec"));
 
 	(void)state;
 	client_request(c, "POST", exec, h->key, NULL, "application/json", body, sizeof body - 1);
@@ -247,7 +224,7 @@ static void test_many_at_once(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
 		clients[i] = client_new(h);
-		client_request(clients[i], "POST", at(id, "/exec"), h->key, NULL,
+		client_request(clients[i], "POST", http_at(id, "/exec"), h->key, NULL,
 			"application/json", body, sizeof body - 1);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
@@ -429,12 +406,12 @@ static void test_streams_of_events_are_refused_clearly(void **state)
 	const char *id = http_running(h, NULL);
 
 	(void)state;
-	expect(400, "invalid_request", "POST", at(id, "/exec"), "Accept: text/event-stream\r\n",
-		"application/json", "{\"command\":\"true\"}");
-	expect(200, NULL, "POST", at(id, "/exec"),
+	expect(400, "invalid_request", "POST", http_at(id, "/exec"),
+		"Accept: text/event-stream\r\n", "application/json", "{\"command\":\"true\"}");
+	expect(200, NULL, "POST", http_at(id, "/exec"),
 		"Accept: application/json, text/event-stream\r\n", "application/json",
 		"{\"command\":\"true\"}");
-	expect(400, "invalid_request", "POST", at(id, "/exec"), NULL, "application/json",
+	expect(400, "invalid_request", "POST", http_at(id, "/exec"), NULL, "application/json",
 		"{\"command\":\"true\",\"background\":true}");
 }
 
@@ -465,14 +442,14 @@ static void test_a_removal_that_hangs_is_told(void **state)
 	(void)state;
 	h->ops->config.delete_wait_ms = 50;
 	fake_hv_script(h->w->hv, FAKE_HV_DESTROY, &(struct fake_script){.mode = FAKE_HOLD});
-	a = http_json(h, "DELETE", at(id, ""), h->key, NULL);
+	a = http_json(h, "DELETE", http_at(id, ""), h->key, NULL);
 	assert_int_equal(a->status, 504);
 	assert_string_equal(answer_text(a, "error.type"), "timeout");
-	a = http_get(h, h->key, at(id, ""));
+	a = http_get(h, h->key, http_at(id, ""));
 	assert_string_equal(answer_text(a, "status"), "deleting");
 	fake_hv_release(h->w->hv, FAKE_HV_DESTROY);
 	WORLD_UNTIL(h->w, world_is_clean(h->w, id));
-	assert_int_equal(http_json(h, "DELETE", at(id, ""), h->key, NULL)->status, 200);
+	assert_int_equal(http_json(h, "DELETE", http_at(id, ""), h->key, NULL)->status, 200);
 }
 
 /* ---- doctor: the daemon's answer comes when it comes ---- */
@@ -560,7 +537,7 @@ static void test_the_admin_socket_replaces_nothing_but_a_stale_one(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define T(name) cmocka_unit_test_setup_teardown(name, http_set_up, http_tear_down)
 		T(test_leaving_stops_the_command),
 		T(test_shutting_the_sending_side_counts_as_leaving),
 		T(test_a_reset_stops_the_command),

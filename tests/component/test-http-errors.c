@@ -1,3 +1,4 @@
+#include "tests/lib/http_fixture.h"
 #include "tests/lib/http_check.h"
 #include "tests/lib/http_trial.h"
 
@@ -11,29 +12,6 @@
 #include "ops/op.h"
 
 /* Faults of ours: what a client gets to read of them, and how they are found in the log. */
-
-static struct http_world *h;
-static char path[512];
-
-static int set_up(void **state)
-{
-	(void)state;
-	h = http_world_new(NULL);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	http_world_free(h);
-	return 0;
-}
-
-static const char *at(const char *id, const char *rest)
-{
-	snprintf(path, sizeof path, "/v1/sandboxes/%s%s", id, rest);
-	return path;
-}
 
 /* ---- nothing of our inside is told ---- */
 
@@ -82,18 +60,19 @@ static void do_everything(void)
 	_cleanup_free_ char *id = xstrdup(answer_text(a, "id") ? answer_text(a, "id") : "one");
 
 	check(a);
-	check(http_get(h, h->key, at(id, "")));
-	check(http_json(h, "POST", at(id, "/exec"), h->key, "{\"command\":\"true\"}"));
-	check(http_json(h, "PUT", at(id, "/files"), h->key, "{\"path\":\"/x\",\"content\":\"y\"}"));
-	check(http_get(h, h->key, at(id, "/files?path=/x")));
-	check(http_get(h, h->key, at(id, "/files?path=/&list=true")));
-	check(http_request(h, "GET", at(id, "/files?path=/x"), h->key,
+	check(http_get(h, h->key, http_at(id, "")));
+	check(http_json(h, "POST", http_at(id, "/exec"), h->key, "{\"command\":\"true\"}"));
+	check(http_json(
+		h, "PUT", http_at(id, "/files"), h->key, "{\"path\":\"/x\",\"content\":\"y\"}"));
+	check(http_get(h, h->key, http_at(id, "/files?path=/x")));
+	check(http_get(h, h->key, http_at(id, "/files?path=/&list=true")));
+	check(http_request(h, "GET", http_at(id, "/files?path=/x"), h->key,
 		"Accept: application/octet-stream\r\n", NULL, NULL, 0));
-	check(http_json(h, "POST", at(id, "/extend"), h->key, "{\"minutes\":1}"));
-	check(http_json(h, "POST", at(id, "/restart"), h->key, NULL));
-	check(http_json(h, "POST", at(id, "/reset"), h->key, NULL));
-	check(http_json(h, "DELETE", at(id, ""), h->key, NULL));
-	check(http_get(h, h->key, at(id, "")));
+	check(http_json(h, "POST", http_at(id, "/extend"), h->key, "{\"minutes\":1}"));
+	check(http_json(h, "POST", http_at(id, "/restart"), h->key, NULL));
+	check(http_json(h, "POST", http_at(id, "/reset"), h->key, NULL));
+	check(http_json(h, "DELETE", http_at(id, ""), h->key, NULL));
+	check(http_get(h, h->key, http_at(id, "")));
 	check(http_get(h, NULL, "/v1/service"));
 	check(http_get(h, NULL, "/readyz"));
 	check_reasons();
@@ -218,12 +197,13 @@ static void test_a_restart_that_cannot_stop_is_told(void **state)
 		struct answer *a;
 
 		fake_hv_script(h->w->hv, FAKE_HV_DESTROY, &(struct fake_script){.mode = FAKE_FAIL});
-		a = http_json(h, "POST", at(id, again[i]), h->key, NULL);
+		a = http_json(h, "POST", http_at(id, again[i]), h->key, NULL);
 		assert_int_equal(a->status, 504);
 		assert_null(http_check_error(a));
 		assert_non_null(strstr(answer_text(a, "error.message"), again[i] + 1));
 		fake_hv_script(h->w->hv, FAKE_HV_DESTROY, NULL);
-		assert_int_equal(http_json(h, "DELETE", at(id, ""), h->key, NULL)->status, 200);
+		assert_int_equal(
+			http_json(h, "DELETE", http_at(id, ""), h->key, NULL)->status, 200);
 	}
 }
 
@@ -287,11 +267,12 @@ static void test_a_request_is_found_in_the_log(void **state)
 	capture();
 	struct answer *create = http_json(h, "POST", "/v1/sandboxes", h->key, "{}");
 	const char *id = answer_text(create, "id");
-	struct answer *extend = http_json(h, "POST", at(id, "/extend"), h->key, "{\"minutes\":1}");
+	struct answer *extend = http_json(
+		h, "POST", http_at(id, "/extend"), h->key, "{\"minutes\":1}");
 	struct answer *exec = http_json(
-		h, "POST", at(id, "/exec"), h->key, "{\"command\":\"true\"}");
-	struct answer *again = http_json(h, "POST", at(id, "/restart"), h->key, NULL);
-	struct answer *gone = http_json(h, "DELETE", at(id, ""), h->key, NULL);
+		h, "POST", http_at(id, "/exec"), h->key, "{\"command\":\"true\"}");
+	struct answer *again = http_json(h, "POST", http_at(id, "/restart"), h->key, NULL);
+	struct answer *gone = http_json(h, "DELETE", http_at(id, ""), h->key, NULL);
 	struct answer *bad = http_json(h, "POST", "/v1/sandboxes", h->key, "{\"x\":1}");
 	_cleanup_free_ char *log = capture_end();
 	_cleanup_free_ char *sb = xasprintf("sb=%s", id);
@@ -353,7 +334,7 @@ static void test_an_expiry_is_nobodys_request(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define T(name) cmocka_unit_test_setup_teardown(name, http_set_up, http_tear_down)
 		T(test_a_fault_of_the_hypervisor_is_not_told),
 		T(test_a_fault_of_the_channel_is_not_told),
 		T(test_a_fault_of_the_database_is_not_told),

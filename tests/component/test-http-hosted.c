@@ -1,4 +1,4 @@
-#include "tests/lib/http_world.h"
+#include "tests/lib/http_fixture.h"
 
 #include <stdlib.h>
 
@@ -26,26 +26,10 @@ static const char *const bases[] = {
 
 enum key_place { BEARER, X_API_KEY, BOTH, KEY_PLACE_MAX };
 
-static struct http_world *h;
-
 static struct {
 	const char *base;
 	enum key_place auth;
 } variant;
-
-static int set_up(void **state)
-{
-	(void)state;
-	h = http_world_new(NULL);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	http_world_free(h);
-	return 0;
-}
 
 static struct answer *call(const char *method, const char *target, const char *more,
 	const char *type, const char *body)
@@ -293,7 +277,7 @@ static void test_a_bad_key_is_told_in_every_variant(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define T(name) cmocka_unit_test_setup_teardown(name, http_set_up, http_tear_down)
 		T(test_every_variant_does_everything),
 		T(test_a_bad_key_is_told_in_every_variant),
 #undef T

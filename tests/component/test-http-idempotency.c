@@ -1,25 +1,9 @@
 /* The header Idempotency-Key: who asks twice gets one sandbox, and the same one. */
-#include "tests/lib/http_world.h"
+#include "tests/lib/http_fixture.h"
 
 #include <stdlib.h>
 
 #include "base/xalloc.h"
-
-static struct http_world *h;
-
-static int set_up(void **state)
-{
-	(void)state;
-	h = http_world_new(NULL);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	http_world_free(h);
-	return 0;
-}
 
 static struct answer *create_as(const char *api_key, const char *key, const char *body)
 {
@@ -336,7 +320,7 @@ static void test_how_a_request_is_written_does_not_matter(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define T(name) cmocka_unit_test_setup_teardown(name, http_set_up, http_tear_down)
 		T(test_two_at_once_make_one_and_both_get_it),
 		T(test_who_does_not_wait_is_told_of_the_one_that_starts),
 		T(test_one_that_leaves_takes_nothing_from_the_other),

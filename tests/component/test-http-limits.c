@@ -1,4 +1,4 @@
-#include "tests/lib/http_world.h"
+#include "tests/lib/http_fixture.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -8,15 +8,6 @@
 #include "http/server_priv.h"
 
 /* What connections may cost: their number, their silence, the length of their headers. */
-
-static struct http_world *h;
-static char path[512];
-
-static const char *at(const char *id, const char *rest)
-{
-	snprintf(path, sizeof path, "/v1/sandboxes/%s%s", id, rest);
-	return path;
-}
 
 /* Each test has limits of its own. */
 static void set_up(const struct http_config *config)
@@ -100,7 +91,7 @@ static void test_waiting_for_an_answer_is_not_silence(void **state)
 
 	(void)state;
 	set_up(&config);
-	struct answer *a = http_json(h, "POST", at(http_running(h, NULL), "/exec"), h->key,
+	struct answer *a = http_json(h, "POST", http_at(http_running(h, NULL), "/exec"), h->key,
 		"{\"command\":\"sleep 1500\"}");
 
 	assert_int_equal(a->status, 200);
@@ -122,13 +113,13 @@ static void test_a_long_answer_is_not_silence(void **state)
 	const char *id = http_running(h, NULL);
 
 	memset(bytes, 'x', len);
-	http_request(h, "PUT", at(id, "/files?path=/tmp/large"), h->key, NULL,
+	http_request(h, "PUT", http_at(id, "/files?path=/tmp/large"), h->key, NULL,
 		"application/octet-stream", bytes, len);
 	for (size_t i = 0; i < ARRAY_SIZE(accepted); i++) {
 		struct client *c = client_new(h);
 		uint64_t until = real_ms() + 2500;
 
-		client_request(c, "GET", at(id, "/files?path=/tmp/large"), h->key, accepted[i],
+		client_request(c, "GET", http_at(id, "/files?path=/tmp/large"), h->key, accepted[i],
 			NULL, NULL, 0);
 		while (real_ms() < until) {
 			ssize_t n = recv(c->fd, bytes, 200000, 0);
@@ -159,7 +150,7 @@ static void test_a_refused_body_is_given_back_at_once(void **state)
 	set_up(&config);
 	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
 		clients[i] = client_new(h);
-		client_request(clients[i], "PUT", at("sb_x", "/files?path=/x"), NULL,
+		client_request(clients[i], "PUT", http_at("sb_x", "/files?path=/x"), NULL,
 			"Content-Length: 3000000\r\n", "application/octet-stream", NULL, 0);
 		client_send(clients[i], bytes, 2000000);
 		struct answer *a = client_answer(clients[i], false);
@@ -205,14 +196,14 @@ static void test_too_much_behind_an_answer_that_is_all_but_sent(void **state)
 	const char *id = http_running(h, NULL);
 
 	memset(bytes, 'x', 1 << 20);
-	http_request(h, "PUT", at(id, "/files?path=/tmp/f"), h->key, NULL,
+	http_request(h, "PUT", http_at(id, "/files?path=/tmp/f"), h->key, NULL,
 		"application/octet-stream", bytes, len);
 
 	const int small = 4096;
 	struct client *c = client_new(h);
 
 	setsockopt(c->fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-	client_request(c, "GET", at(id, "/files?path=/tmp/f"), h->key, NULL, NULL, NULL, 0);
+	client_request(c, "GET", http_at(id, "/files?path=/tmp/f"), h->key, NULL, NULL, NULL, 0);
 	WORLD_UNTIL(h->w, sending_conn());
 	setsockopt(sending_conn()->fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
 	/* Until what is left goes out in one write. */

@@ -1,5 +1,5 @@
 /* What the log says, how much of it, and what it never says. */
-#include "tests/lib/http_world.h"
+#include "tests/lib/http_fixture.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,16 +9,8 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 
-static struct http_world *h;
 static int saved_stderr;
 static int log_fd;
-static char path[512];
-
-static const char *at(const char *id, const char *rest)
-{
-	snprintf(path, sizeof path, "/v1/sandboxes/%s%s", id, rest);
-	return path;
-}
 
 static int set_up(void **state)
 {
@@ -108,19 +100,19 @@ static void test_an_operation_is_one_line_that_says_all(void **state)
 	expect_fields(created, (const char *const[]){"<6>call ", account, by, sb, rq,
 				       " status=201 ", " error=- ", " ms=", " bytes=", NULL});
 	/* By its name, and refused. */
-	a = http_json(h, "POST", at("web", "/extend"), h->key, "{\"minutes\":5}");
+	a = http_json(h, "POST", http_at("web", "/extend"), h->key, "{\"minutes\":5}");
 	assert_int_equal(a->status, 200);
 	_cleanup_free_ char *extended = only_line("op=sandbox.extend ");
 
 	expect_fields(extended, (const char *const[]){account, sb, " status=200 ", NULL});
-	http_json(h, "DELETE", at(id, ""), h->key, NULL);
-	http_json(h, "POST", at(id, "/exec"), h->key, "{\"command\":\"true\"}");
+	http_json(h, "DELETE", http_at(id, ""), h->key, NULL);
+	http_json(h, "POST", http_at(id, "/exec"), h->key, "{\"command\":\"true\"}");
 	_cleanup_free_ char *refused = only_line("op=exec ");
 
 	expect_fields(refused,
 		(const char *const[]){account, sb, " status=409 ", " error=sandbox_ended ", NULL});
 	/* Nobody learns from the log that another account's sandbox exists. */
-	http_get(h, h->other_key, at(id, "/exec"));
+	http_get(h, h->other_key, http_at(id, "/exec"));
 	_cleanup_free_ char *hidden = only_line("op=exec.list ");
 
 	expect_fields(hidden, (const char *const[]){" sb=- ", " status=404 ", NULL});
@@ -153,19 +145,19 @@ static void use_secrets_well(const char *id)
 	create("Idempotency-Key: " MARK "-1\r\n",
 		"{\"env\":{\"A\":\"" MARK "\"},\"metadata\":{\"m\":\"" MARK "\"}}");
 	create("Idempotency-Key: " MARK "-1\r\n", "{\"name\":\"x\"}");
-	json("POST", at(id, "/exec"),
+	json("POST", http_at(id, "/exec"),
 		"{\"command\":\"echo " MARK "\",\"env\":{\"A\":\"" MARK "\"},\"stdin\":\"" MARK
 		"\"}");
-	json("POST", at(id, "/exec"),
+	json("POST", http_at(id, "/exec"),
 		"{\"command\":\"warn " MARK "\",\"stdin_base64\":\"" MARK "===\"}");
-	json("POST", at(id, "/exec"), "{\"args\":[\"" MARK "\"]}");
-	ask("POST", at(id, "/exec?command=cat&env.A=" MARK), h->key, NULL,
+	json("POST", http_at(id, "/exec"), "{\"args\":[\"" MARK "\"]}");
+	ask("POST", http_at(id, "/exec?command=cat&env.A=" MARK), h->key, NULL,
 		"application/octet-stream", MARK);
-	json("PUT", at(id, "/files?path=a"), "{\"path\":\"a\",\"content\":\"" MARK "\"}");
-	ask("PUT", at(id, "/files?path=b"), h->key, NULL, "application/octet-stream", MARK);
-	http_get(h, h->key, at(id, "/files?path=b"));
+	json("PUT", http_at(id, "/files?path=a"), "{\"path\":\"a\",\"content\":\"" MARK "\"}");
+	ask("PUT", http_at(id, "/files?path=b"), h->key, NULL, "application/octet-stream", MARK);
+	http_get(h, h->key, http_at(id, "/files?path=b"));
 	http_get(h, h->key, "/v1/sandboxes?metadata.m=" MARK);
-	http_get(h, h->key, at(id, "/exec"));
+	http_get(h, h->key, http_at(id, "/exec"));
 }
 
 /* In places and forms where they don't belong: a message may not quote them. */
@@ -192,8 +184,8 @@ static void use_secrets_badly(const char *id)
 
 	for (size_t i = 0; i < ARRAY_SIZE(bodies); i++) {
 		json("POST", "/v1/sandboxes", bodies[i]);
-		json("POST", at(id, "/exec"), bodies[i]);
-		json("PUT", at(id, "/files?path=x"), bodies[i]);
+		json("POST", http_at(id, "/exec"), bodies[i]);
+		json("PUT", http_at(id, "/files?path=x"), bodies[i]);
 		ask("POST", "/v1/sandboxes", h->key, NULL, MARK, bodies[i]);
 	}
 	create("Idempotency-Key: " MARK "\x01\r\n", "{}");
@@ -219,7 +211,7 @@ static void test_secrets_never_reach_the_log(void **state)
 
 	use_secrets_well(id);
 	use_secrets_badly(id);
-	json("DELETE", at(id, ""), NULL);
+	json("DELETE", http_at(id, ""), NULL);
 	_cleanup_free_ char *text = read_log();
 	const char *leak = strstr(text, MARK);
 

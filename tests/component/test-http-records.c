@@ -1,5 +1,5 @@
 /* What is kept of sandboxes: pages of records, the last results, and how they go in the end. */
-#include "tests/lib/http_world.h"
+#include "tests/lib/http_fixture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,29 +7,6 @@
 #include "base/rand.h"
 #include "base/xalloc.h"
 #include "store/store_stmt.h"
-
-static struct http_world *h;
-static char path[512];
-
-static const char *at(const char *id, const char *rest)
-{
-	snprintf(path, sizeof path, "/v1/sandboxes/%s%s", id, rest);
-	return path;
-}
-
-static int set_up(void **state)
-{
-	(void)state;
-	h = http_world_new(NULL);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	http_world_free(h);
-	return 0;
-}
 
 static void run_sql(const char *sql)
 {
@@ -267,7 +244,7 @@ static void test_a_page_has_bounds(void **state)
 
 static struct answer *results_of(const char *id)
 {
-	struct answer *a = http_get(h, h->key, at(id, "/exec"));
+	struct answer *a = http_get(h, h->key, http_at(id, "/exec"));
 
 	assert_int_equal(a->status, 200);
 	return a;
@@ -277,7 +254,7 @@ static void run(const char *id, const char *command)
 {
 	_cleanup_free_ char *body = xasprintf("{\"command\":\"%s\"}", command);
 
-	http_json(h, "POST", at(id, "/exec"), h->key, body);
+	http_json(h, "POST", http_at(id, "/exec"), h->key, body);
 }
 
 /* So many results, with tails of so many bytes, from the next start on. */
@@ -305,7 +282,7 @@ static void test_a_sandbox_that_ended_keeps_its_last_results(void **state)
 	assert_string_equal(answer_text(a, "data.2.stdout_tail"), "fghijkl\n");
 	assert_string_equal(answer_text(a, "data.2.stdout_bytes"), "13");
 	assert_null(answer_text(a, "data.3"));
-	http_json(h, "DELETE", at(id, ""), h->key, NULL);
+	http_json(h, "DELETE", http_at(id, ""), h->key, NULL);
 	struct answer *b = results_of(id);
 
 	assert_string_equal(a->body, b->body);
@@ -313,7 +290,7 @@ static void test_a_sandbox_that_ended_keeps_its_last_results(void **state)
 	b = results_of(id);
 	assert_string_equal(a->body, b->body);
 	/* They are nobody else's. */
-	assert_int_equal(http_get(h, h->other_key, at(id, "/exec"))->status, 404);
+	assert_int_equal(http_get(h, h->other_key, http_at(id, "/exec"))->status, 404);
 }
 
 static void test_a_command_that_the_end_cuts_off_is_told(void **state)
@@ -325,10 +302,10 @@ static void test_a_command_that_the_end_cuts_off_is_told(void **state)
 	const char *id = http_running(h, NULL);
 	struct client *c = client_new(h);
 
-	client_request(c, "POST", at(id, "/exec"), h->key, NULL, "application/json", body,
+	client_request(c, "POST", http_at(id, "/exec"), h->key, NULL, "application/json", body,
 		sizeof body - 1);
 	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 1);
-	http_json(h, "DELETE", at(id, ""), h->key, NULL);
+	http_json(h, "DELETE", http_at(id, ""), h->key, NULL);
 	answer_free(client_answer(c, false));
 	client_free(c);
 	struct answer *a = results_of(id);
@@ -346,7 +323,7 @@ static void test_who_left_finds_the_result(void **state)
 	const char *id = http_running(h, NULL);
 	struct client *c = client_new(h);
 
-	client_request(c, "POST", at(id, "/exec"), h->key, NULL, "application/json", body,
+	client_request(c, "POST", http_at(id, "/exec"), h->key, NULL, "application/json", body,
 		sizeof body - 1);
 	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 1);
 	client_free(c);
@@ -430,21 +407,21 @@ static void test_old_records_go_with_time(void **state)
 	const char *id = answer_text(a, "id");
 
 	run(id, "echo hello");
-	http_json(h, "DELETE", at(id, ""), h->key, NULL);
+	http_json(h, "DELETE", http_at(id, ""), h->key, NULL);
 	assert_int_equal(
 		http_request(h, "POST", "/v1/sandboxes", h->key, key, "application/json", "{}", 2)
 			->status,
 		409);
 	clock_test_advance(0, DAY_MS);
 	world_run(h->w, 200);
-	assert_int_equal(http_get(h, h->key, at(id, ""))->status, 200);
+	assert_int_equal(http_get(h, h->key, http_at(id, ""))->status, 200);
 	/* (The live one has expired by now.) */
 	WORLD_UNTIL(h->w, world_is_state(h->w, live, "deleted"));
 	clock_test_advance(0, DAY_MS + MS_PER_MINUTE);
-	WORLD_UNTIL(h->w, http_get(h, h->key, at(id, ""))->status == 404);
-	assert_int_equal(http_get(h, h->key, at(id, "/exec"))->status, 404);
+	WORLD_UNTIL(h->w, http_get(h, h->key, http_at(id, ""))->status == 404);
+	assert_int_equal(http_get(h, h->key, http_at(id, "/exec"))->status, 404);
 	/* One day younger: it stays. */
-	assert_int_equal(http_get(h, h->key, at(live, ""))->status, 200);
+	assert_int_equal(http_get(h, h->key, http_at(live, ""))->status, 200);
 	/* The key went with the record. */
 	assert_int_equal(
 		http_request(h, "POST", "/v1/sandboxes", h->key, key, "application/json", "{}", 2)
@@ -465,7 +442,7 @@ static void test_too_many_records_push_out_an_accounts_own(void **state)
 	const char *id = http_running(h, NULL);
 
 	WORLD_UNTIL(h->w, count_records(h->key) == 21);
-	assert_int_equal(http_get(h, h->key, at(id, ""))->status, 200);
+	assert_int_equal(http_get(h, h->key, http_at(id, ""))->status, 200);
 	world_run(h->w, 300);
 	assert_int_equal(count_records(h->key), 21);
 	assert_int_equal(count_records(h->other_key), 18);
@@ -511,7 +488,7 @@ static void test_nothing_is_pruned_where_that_is_not_wanted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define T(name) cmocka_unit_test_setup_teardown(name, http_set_up, http_tear_down)
 		T(test_pages_of_a_changing_table_skip_and_repeat_nothing),
 		T(test_a_cursor_that_is_damaged_or_elsewhere_is_refused),
 		T(test_a_page_has_bounds),

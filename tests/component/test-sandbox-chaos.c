@@ -6,7 +6,6 @@
  */
 #include "tests/lib/world.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -222,22 +221,6 @@ static bool is_over(struct world *w, const char *id)
 	return strcmp(state, "deleted") == 0 || strcmp(state, "failed") == 0;
 }
 
-static size_t count_entries(struct world *w, const char *name)
-{
-	char path[256];
-	size_t count = 0;
-
-	snprintf(path, sizeof path, "%s/%s", w->dir, name);
-	DIR *dir = opendir(path);
-
-	assert_non_null(dir);
-	for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
-		count += entry->d_name[0] != '.';
-	}
-	closedir(dir);
-	return count;
-}
-
 /* ---- what always holds ---- */
 
 /* Quota, registry and rows speak of the same sandboxes, in the same states. */
@@ -383,7 +366,8 @@ static void test_what_must_hold_holds_after_any_sequence(void **state)
 	world_run(w, 100);
 	world_reconcile(w);
 	WORLD_UNTIL(w, fake_hv_count(w->hv) == 1);
-	WORLD_UNTIL(w, count_entries(w, "sandboxes") == 0 && count_entries(w, "run") == 0);
+	WORLD_UNTIL(
+		w, world_count_entries(w, "sandboxes") == 0 && world_count_entries(w, "run") == 0);
 	assert_int_equal(world_charged(w), 0);
 	assert_int_equal(fake_guest_open_count(w->guests), 0);
 	assert_non_null(fake_hv_find(w->hv, FOREIGN));

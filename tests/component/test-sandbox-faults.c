@@ -8,7 +8,6 @@
  */
 #include "tests/lib/world.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,25 +111,12 @@ static void live(struct world *w)
 
 /* ---- what must hold ---- */
 
-static size_t count_entries(struct world *w, const char *name)
-{
-	_cleanup_free_ char *path = xasprintf("%s/%s", w->dir, name);
-	size_t count = 0;
-	DIR *dir = opendir(path);
-
-	assert_non_null(dir);
-	for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
-		count += entry->d_name[0] != '.';
-	}
-	closedir(dir);
-	return count;
-}
-
 static void assert_nothing_is_left(struct world *w)
 {
 	assert_int_equal(sandboxes_count(w->all), 0);
 	WORLD_UNTIL(w, fake_hv_count(w->hv) == 0);
-	WORLD_UNTIL(w, count_entries(w, "sandboxes") == 0 && count_entries(w, "run") == 0);
+	WORLD_UNTIL(
+		w, world_count_entries(w, "sandboxes") == 0 && world_count_entries(w, "run") == 0);
 	assert_int_equal(world_charged(w), 0);
 	assert_int_equal(fake_guest_open_count(w->guests), 0);
 }
@@ -152,7 +138,7 @@ static void assert_whole(struct world *w)
 	assert_int_equal(world_charged(w), sb != NULL);
 	WORLD_UNTIL(w, fake_hv_count(w->hv) ==
 			       (the_one(w) && sandbox_state(the_one(w)) == SANDBOX_RUNNING));
-	WORLD_UNTIL(w, count_entries(w, "sandboxes") == (the_one(w) != NULL));
+	WORLD_UNTIL(w, world_count_entries(w, "sandboxes") == (the_one(w) != NULL));
 	sb = the_one(w);
 	if (sb && sandbox_state(sb) == SANDBOX_RUNNING) {
 		const char *id = world_keep_id(sandbox_row(sb)->id);

@@ -4,7 +4,6 @@
  */
 #include "tests/lib/world.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -246,24 +245,10 @@ static void act(struct world *w)
 	}
 }
 
-static size_t count_entries(struct world *w, const char *name)
-{
-	_cleanup_free_ char *path = xasprintf("%s/%s", w->dir, name);
-	size_t count = 0;
-	DIR *dir = opendir(path);
-
-	assert_non_null(dir);
-	for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
-		count += entry->d_name[0] != '.';
-	}
-	closedir(dir);
-	return count;
-}
-
 static bool is_clean(struct world *w)
 {
 	return fake_hv_count(w->hv) == 0 && fake_hv_residue_count(w->hv) == 0 &&
-	       count_entries(w, "sandboxes") == 0 && count_entries(w, "run") == 0;
+	       world_count_entries(w, "sandboxes") == 0 && world_count_entries(w, "run") == 0;
 }
 
 static void test_reaping_takes_every_stray_and_nothing_of_the_living(void **state)

@@ -1,5 +1,6 @@
 #include "tests/lib/world.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,6 +279,20 @@ bool world_is_clean(struct world *w, const char *id)
 	_cleanup_free_ char *run = xasprintf("%s/%s", w->run_dir, id + strlen(ID_SANDBOX));
 
 	return !fake_hv_find(w->hv, id) && access(home, F_OK) != 0 && access(run, F_OK) != 0;
+}
+
+size_t world_count_entries(struct world *w, const char *name)
+{
+	_cleanup_free_ char *path = xasprintf("%s/%s", w->dir, name);
+	size_t count = 0;
+	DIR *dir = opendir(path);
+
+	assert_non_null(dir);
+	for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+		count += entry->d_name[0] != '.';
+	}
+	closedir(dir);
+	return count;
 }
 
 uint64_t world_charged(struct world *w)

@@ -102,6 +102,8 @@ const char *world_reason(struct world *w, const char *id);
 bool world_is_state(struct world *w, const char *id, const char *state);
 /* Nothing real is left of it: domain, files. */
 bool world_is_clean(struct world *w, const char *id);
+/* In a directory below that of the state: "sandboxes", "run". */
+size_t world_count_entries(struct world *w, const char *name);
 /* Sandboxes that the default account is charged for. */
 uint64_t world_charged(struct world *w);
 
