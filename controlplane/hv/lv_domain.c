@@ -229,12 +229,12 @@ int lv_domain_destroy_blocking(const struct lv_target *target, const char *id,
 	if (!is_there && err->kind != ERR_NOT_FOUND) {
 		return -1;
 	}
-	/* Only for a domain that is ours: a foreign one of that name has such a file, too. */
+	/* A foreign one of that name has such a file, and such a process, too. */
 	if (is_there) {
 		struct process current = find_process(target, target->instance, id);
 
 		process = current.pid ? current : process;
-	} else if (process.pid == 0) {
+	} else if (process.pid == 0 && err->sys == VIR_ERR_NO_DOMAIN) {
 		process = find_lost_process(target, id);
 		is_lost = true;
 	}
