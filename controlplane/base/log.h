@@ -45,7 +45,8 @@ void log_failure(enum log_level level, const char *message, const struct err *er
  *	LOG_REQUEST(call->id);
  */
 #define LOG_REQUEST(id)                                                                            \
-	_cleanup_(log_request_end) struct log_request log_request_before_ = log_request_begin(id)
+	_cleanup_(log_request_end)                                                                 \
+		_unused_ struct log_request log_request_before_ = log_request_begin(id)
 
 struct log_request {
 	char id[32];

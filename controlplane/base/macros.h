@@ -29,6 +29,7 @@
 
 #define _printf_(fmt, args) __attribute__((format(printf, fmt, args)))
 #define _must_check_        __attribute__((warn_unused_result))
+#define _unused_            __attribute__((unused))
 #define _noreturn_          __attribute__((noreturn))
 
 _noreturn_ void assert_failed(const char *expr, const char *file, int line);
