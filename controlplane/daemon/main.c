@@ -10,6 +10,7 @@
 #include "daemon/config.h"
 #include "daemon/daemon.h"
 #include "daemon/doctor.h"
+#include "daemon/files_limit.h"
 #include "daemon/strays_once.h"
 
 extern char **environ;
@@ -119,7 +120,10 @@ static int run_service(const struct config *config)
 	struct err err = ERR_INIT;
 	int status = EXIT_OK;
 
-	log_info("paddockd starts", "version=%s", PADDOCK_VERSION);
+	rlim_t files = files_limit_raise();
+
+	log_info("paddockd starts", "version=%s descriptors_max=%llu", PADDOCK_VERSION,
+		(unsigned long long)files);
 	if (daemon_start(daemon, &err) == 0) {
 		daemon_run(daemon);
 	} else {

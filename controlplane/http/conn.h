@@ -29,7 +29,11 @@ struct http_door {
 	struct evhttp *http;
 	bool is_admin;
 	size_t conn_count;
-	bool is_shut; /* accepts nobody at present */
+	bool is_shut;        /* accepts nobody at present: there are too many */
+	struct event *rests; /* pending: accepting failed, and is tried again when it fires */
+	uint64_t failure_logged_ms; /* monotonic: when that was last said; 0: never */
+	unsigned failures_unlogged; /* since then */
+	LIST_ENTRY(http_door) link; /* all doors of the process */
 };
 
 struct http_conn {

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/xalloc.h"
 #include "http/request.h"
 #include "http/server_priv.h"
@@ -20,9 +21,17 @@
  * Theory of operation. Two evhttp objects, one for TCP and one for the admin socket: which one a
  * request came through decides how its principal is found and which routes it sees. Bodies have no
  * limit as far as evhttp knows, because its refusal would be a page of HTML: conn.c has them.
+ *
+ * Accepting fails while the process or the system has no descriptor left, and the connection stays
+ * in the kernel's queue: the listener would be ready again at once, for ever. So its door rests.
+ * libevent gives the callback evhttp's argument, which is nothing of ours; the door is looked up.
  */
 
-#define BACKLOG 512
+#define BACKLOG        512
+#define REST_MS        200
+#define FAILURE_LOG_MS (10u * MS_PER_SECOND)
+
+static LIST_HEAD(, http_door) doors = LIST_HEAD_INITIALIZER(doors);
 
 static const struct http_config defaults = {
 	.body_bytes = 64u << 20,
@@ -58,6 +67,8 @@ static void add_host(struct http_server *server, const char *host)
 	server->hosts[n + 1] = NULL;
 }
 
+static void on_rested(evutil_socket_t fd, short what, void *arg);
+
 static void door_init(struct http_door *door, struct http_server *server, bool is_admin)
 {
 	const struct http_config *config = &server->config;
@@ -73,6 +84,16 @@ static void door_init(struct http_door *door, struct http_server *server, bool i
 	evhttp_set_max_body_size(door->http, -1);
 	evhttp_set_timeout(door->http, (int)config->idle_timeout_s);
 	evhttp_set_default_content_type(door->http, NULL);
+	door->rests = evtimer_new(loop_base(server->loop), on_rested, door);
+	ASSERT(door->rests);
+	LIST_INSERT_HEAD(&doors, door, link);
+}
+
+static void door_fini(struct http_door *door)
+{
+	LIST_REMOVE(door, link);
+	event_free(door->rests);
+	evhttp_free(door->http);
 }
 
 struct http_server *http_server_new(
@@ -115,8 +136,8 @@ void http_server_free(struct http_server *server)
 		}
 	}
 	ASSERT(server->pending == 0);
-	evhttp_free(server->tcp.http);
-	evhttp_free(server->admin.http);
+	door_fini(&server->tcp);
+	door_fini(&server->admin);
 	/* Those that nothing had come through yet. */
 	while (!TAILQ_EMPTY(&server->conns)) {
 		http_conn_adopt(TAILQ_FIRST(&server->conns));
@@ -128,6 +149,98 @@ void http_server_free(struct http_server *server)
 	free(server->by_fd);
 	strv_free(server->hosts);
 	free(server);
+}
+
+/* ---- doors ---- */
+
+static void switch_listener(struct evhttp_bound_socket *bound, void *arg)
+{
+	const bool *accepts = arg;
+	struct evconnlistener *listener = evhttp_bound_socket_get_listener(bound);
+
+	if (*accepts) {
+		evconnlistener_enable(listener);
+	} else {
+		evconnlistener_disable(listener);
+	}
+}
+
+static void switch_listeners(struct http_door *door)
+{
+	bool accepts = !door->is_shut && !evtimer_pending(door->rests, NULL);
+
+	evhttp_foreach_bound_socket(door->http, switch_listener, &accepts);
+}
+
+void http_door_accept(struct http_door *door, bool accepts)
+{
+	if (door->is_shut == accepts) {
+		door->is_shut = !accepts;
+		switch_listeners(door);
+	}
+}
+
+/* ---- accepting that fails ---- */
+
+static void on_rested(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	switch_listeners(arg);
+}
+
+struct search {
+	const struct evconnlistener *listener;
+	bool is_found;
+};
+
+static void compare_listener(struct evhttp_bound_socket *bound, void *arg)
+{
+	struct search *search = arg;
+
+	search->is_found |= evhttp_bound_socket_get_listener(bound) == search->listener;
+}
+
+static struct http_door *door_of(const struct evconnlistener *listener)
+{
+	struct search search = {.listener = listener};
+	struct http_door *door;
+
+	LIST_FOREACH (door, &doors, link) {
+		evhttp_foreach_bound_socket(door->http, compare_listener, &search);
+		if (search.is_found) {
+			break;
+		}
+	}
+	ASSERT(door);
+	return door;
+}
+
+/* It lasts as long as the cause does: one line now and then says enough. */
+static void log_accept_error(struct http_door *door, int error)
+{
+	uint64_t now_ms = clock_monotonic_ms();
+
+	if (door->failure_logged_ms && now_ms - door->failure_logged_ms < FAILURE_LOG_MS) {
+		door->failures_unlogged++;
+		return;
+	}
+	log_warn("connections can't be accepted", "admin=%d errno=%d held_back=%u", door->is_admin,
+		error, door->failures_unlogged);
+	door->failure_logged_ms = now_ms;
+	door->failures_unlogged = 0;
+}
+
+static void on_accept_error(struct evconnlistener *listener, void *unused)
+{
+	const int error = errno;
+	const struct timeval rest = {.tv_usec = REST_MS * 1000};
+	struct http_door *door = door_of(listener);
+
+	(void)unused;
+	log_accept_error(door, error);
+	evtimer_add(door->rests, &rest);
+	switch_listeners(door);
 }
 
 /* ---- listening ---- */
@@ -169,7 +282,8 @@ static int listen_on(struct http_door *door, int fd, struct err *err)
 		evconnlistener_free(listener);
 		return err_set(err, ERR_INTERNAL, "no memory for a listener");
 	}
-	evconnlistener_enable(listener);
+	evconnlistener_set_error_cb(listener, on_accept_error);
+	switch_listeners(door);
 	return 0;
 }
 
@@ -279,26 +393,6 @@ int http_server_listen_admin(struct http_server *server, const char *path, struc
 	}
 	server->admin_path = xstrdup(path);
 	return listen_on(&server->admin, fd, err);
-}
-
-static void switch_listener(struct evhttp_bound_socket *bound, void *arg)
-{
-	const bool *accepts = arg;
-	struct evconnlistener *listener = evhttp_bound_socket_get_listener(bound);
-
-	if (*accepts) {
-		evconnlistener_enable(listener);
-	} else {
-		evconnlistener_disable(listener);
-	}
-}
-
-void http_door_accept(struct http_door *door, bool accepts)
-{
-	if (door->is_shut == accepts) {
-		door->is_shut = !accepts;
-		evhttp_foreach_bound_socket(door->http, switch_listener, &accepts);
-	}
 }
 
 void http_server_stop(struct http_server *server)

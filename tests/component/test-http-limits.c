@@ -1,8 +1,12 @@
 #include "tests/lib/http_fixture.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/xalloc.h"
 #include "http/server_priv.h"
@@ -257,6 +261,62 @@ static void test_long_headers_are_refused(void **state)
 	client_free(c);
 }
 
+/* ---- descriptors ---- */
+
+#define HOLDERS_MAX 4096
+
+static uint64_t cpu_ms(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	return (uint64_t)used.tv_sec * 1000 + (uint64_t)used.tv_nsec / 1000000;
+}
+
+/* The next descriptor is refused; returns how many were free. */
+static size_t take_all_descriptors(int holders[HOLDERS_MAX])
+{
+	size_t count = 0;
+	int fd;
+
+	while (count < HOLDERS_MAX && (fd = fcntl(0, F_DUPFD_CLOEXEC, 3)) >= 0) {
+		holders[count++] = fd;
+	}
+	assert_in_range(count, 1, HOLDERS_MAX - 1);
+	return count;
+}
+
+static void test_without_descriptors_the_listener_rests_and_comes_back(void **state)
+{
+	static int holders[HOLDERS_MAX];
+	struct rlimit before;
+
+	(void)state;
+	set_up(NULL);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	const struct rlimit few = {.rlim_cur = 256, .rlim_max = before.rlim_max};
+
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	struct client *c = client_new(h); /* waits in the kernel until it is accepted */
+	size_t count = take_all_descriptors(holders);
+	uint64_t used_ms = cpu_ms();
+
+	client_request(c, "GET", "/healthz", NULL, NULL, NULL, NULL, 0);
+	world_run(h->w, 1000);
+	used_ms = cpu_ms() - used_ms;
+	while (count > 0) {
+		close(holders[--count]);
+	}
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	/* Again and again at once would have taken most of the second. */
+	assert_in_range(used_ms, 0, 300);
+	struct answer *a = client_answer(c, false);
+
+	assert_int_equal(a->status, 200);
+	answer_free(a);
+	client_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +329,7 @@ int main(void)
 		T(test_a_refused_body_is_given_back_at_once),
 		T(test_too_much_behind_an_answer_that_is_all_but_sent),
 		T(test_long_headers_are_refused),
+		T(test_without_descriptors_the_listener_rests_and_comes_back),
 #undef T
 	};
 
