@@ -40,6 +40,8 @@
 #define SPARES              8
 #define QUEUE_MAX           256
 #define CLOSE_GRACE_MS      5000
+/* A call takes a third of a second, on a busy machine a few times that; not all at a time. */
+#define STALL_MS 1000
 /* No id looks like these. */
 #define LIST_LANE      "*"
 #define RESIDUE_LANE   "#"
@@ -542,8 +544,10 @@ static unsigned worker_count(unsigned wanted)
 
 static int construct(struct hv_libvirt *hv, const struct hv_libvirt_config *config, struct err *err)
 {
-	const struct worker_limits limits = {
-		.threads = worker_count(config->workers), .spares = SPARES, .queue_max = QUEUE_MAX};
+	const struct worker_limits limits = {.threads = worker_count(config->workers),
+		.spares = SPARES,
+		.queue_max = QUEUE_MAX,
+		.stall_ms = STALL_MS};
 	const struct lv_conn_hooks hooks = {
 		.on_up = on_up, .on_down = on_down, .on_domain = on_domain, .arg = hv};
 

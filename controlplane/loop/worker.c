@@ -11,17 +11,22 @@
 /*
  * Theory of operation
  *
- * The mailbox (mutex, lists, counters, eventfd) is all that loop and threads share. A job is in a
- * list only while it waits (todo) or has come back (finished); one that runs is in none, `taken`
- * counts them. Its state is guarded by the mutex, since the thread that takes it and the loop's
- * timer both look.
+ * The mailbox (mutex, lists, counters, eventfd) is all that loop and threads share. A job is in one
+ * list: it waits (todo), runs, or has come back (finished). Its state is guarded by the mutex,
+ * since the thread that takes it and the loop's timers all look.
  *
  * Deadline timers fire on the loop. Under the mutex the timer finds the job either waiting (it is
  * taken out and done with ERR_TIMEOUT), running (it becomes ABANDONED) or finished already (nothing
  * to do, its result is about to be delivered).
  *
- * Threads: a hanging job costs the pool a thread, so each abandonment starts a spare while there
- * are fewer than `spares`; when the job comes back its thread ends if there are now too many.
+ * Threads: a job that hangs costs the pool a thread. It counts as `stuck` once it is abandoned, or
+ * earlier, when the pool stalls. Each stuck job allows one thread more, a spare, while there are
+ * fewer than `spares`; when it comes back a thread ends if there are now too many.
+ *
+ * Stalls: while jobs wait the watch looks every stall_ms whether a job has been taken since it last
+ * looked. If none has, every thread has been in the same call all the time, and the one that has
+ * been there longest counts as stuck. One spare each time: if the calls are slow and don't hang, it
+ * soon isn't needed any more, and more of them at the same time would only make them slower.
  */
 
 enum job_state {
@@ -40,17 +45,22 @@ struct worker_pool {
 	struct worker_limits limits;
 	char name[16];
 	struct event *mail_event;
+	struct event *watch; /* NULL: stalls are not looked for */
+	uint64_t seen_takes; /* when the watch looked last */
 	int mail_fd;
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t work;
 	pthread_cond_t ended;
 	struct job_list todo;
+	struct job_list running; /* in the order in which they were taken */
 	struct job_list finished;
 	unsigned waiting;
 	unsigned taken;
-	unsigned hanging;
+	unsigned hanging; /* abandoned */
+	unsigned stuck;   /* abandoned, or found by the watch */
 	unsigned threads;
+	uint64_t takes; /* so far */
 	bool stop;
 };
 
@@ -80,7 +90,7 @@ static void ring(struct worker_pool *pool)
 
 static bool has_thread_too_many(const struct worker_pool *pool)
 {
-	return pool->threads > pool->limits.threads + pool->hanging;
+	return pool->threads > pool->limits.threads + pool->stuck;
 }
 
 static void *worker_main(void *arg)
@@ -101,13 +111,17 @@ static void *worker_main(void *arg)
 		TAILQ_REMOVE(&pool->todo, job, link);
 		pool->waiting--;
 		pool->taken++;
+		pool->takes++;
 		job->state = JOB_RUNNING;
+		TAILQ_INSERT_TAIL(&pool->running, job, link);
 		pthread_mutex_unlock(&pool->mutex);
 
 		job->run(job);
 
 		pthread_mutex_lock(&pool->mutex);
+		TAILQ_REMOVE(&pool->running, job, link);
 		pool->taken--;
+		pool->stuck -= job->is_stuck;
 		if (job->state == JOB_ABANDONED) {
 			pool->hanging--;
 			job->state = JOB_RETURNED;
@@ -171,6 +185,20 @@ static void on_mail(evutil_socket_t fd, short what, void *arg)
 	collect(arg);
 }
 
+/* Under the mutex: @job runs, and another thread may stand in for its own. */
+static void replace_thread(struct worker_pool *pool, struct worker_job *job)
+{
+	if (job->is_stuck) {
+		return;
+	}
+	job->is_stuck = true;
+	pool->stuck++;
+	if (pool->threads < pool->limits.threads + pool->limits.spares) {
+		/* Without it the pool is smaller; what waits has deadlines too. */
+		(void)start_thread(pool);
+	}
+}
+
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
 {
 	struct worker_job *job = arg;
@@ -189,10 +217,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 		job->state = JOB_ABANDONED;
 		job->is_abandoned = true;
 		pool->hanging++;
-		if (pool->threads < pool->limits.threads + pool->limits.spares) {
-			/* Without it the pool is smaller; what waits has deadlines too. */
-			(void)start_thread(pool);
-		}
+		replace_thread(pool, job);
 	}
 	pthread_mutex_unlock(&pool->mutex);
 
@@ -206,6 +231,41 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
+/* ---- stalls ---- */
+
+/* Under the mutex. */
+static void watch_begin(struct worker_pool *pool)
+{
+	uint64_t ms = pool->limits.stall_ms;
+	const struct timeval tv = {
+		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+
+	pool->seen_takes = pool->takes;
+	evtimer_add(pool->watch, &tv);
+}
+
+static void on_watch(evutil_socket_t fd, short what, void *arg)
+{
+	struct worker_pool *pool = arg;
+	struct worker_job *job;
+
+	(void)fd;
+	(void)what;
+	pthread_mutex_lock(&pool->mutex);
+	if (pool->waiting > 0 && pool->takes == pool->seen_takes) {
+		TAILQ_FOREACH (job, &pool->running, link) {
+			if (!job->is_stuck) {
+				replace_thread(pool, job);
+				break;
+			}
+		}
+	}
+	if (pool->waiting > 0) {
+		watch_begin(pool);
+	}
+	pthread_mutex_unlock(&pool->mutex);
+}
+
 struct worker_pool *worker_pool_new(
 	struct loop *loop, const char *name, const struct worker_limits *limits, struct err *err)
 {
@@ -217,6 +277,7 @@ struct worker_pool *worker_pool_new(
 	pool->limits = *limits;
 	snprintf(pool->name, sizeof pool->name, "%s", name);
 	TAILQ_INIT(&pool->todo);
+	TAILQ_INIT(&pool->running);
 	TAILQ_INIT(&pool->finished);
 	pthread_mutex_init(&pool->mutex, NULL);
 	pthread_cond_init(&pool->work, NULL);
@@ -230,6 +291,11 @@ struct worker_pool *worker_pool_new(
 	pool->mail_event = event_new(
 		loop_base(loop), pool->mail_fd, EV_READ | EV_PERSIST, on_mail, pool);
 	ASSERT(pool->mail_event != NULL && event_add(pool->mail_event, NULL) == 0);
+
+	if (limits->stall_ms > 0) {
+		pool->watch = evtimer_new(loop_base(loop), on_watch, pool);
+		ASSERT(pool->watch != NULL);
+	}
 
 	pthread_mutex_lock(&pool->mutex);
 	int rc = 0;
@@ -258,6 +324,7 @@ int worker_submit(struct worker_pool *pool, struct worker_job *job, struct err *
 	job->pool = pool;
 	job->state = JOB_WAITING;
 	job->is_abandoned = false;
+	job->is_stuck = false;
 	job->err = ERR_INIT;
 	job->timer = NULL;
 	if (job->deadline_ms > 0) {
@@ -269,6 +336,10 @@ int worker_submit(struct worker_pool *pool, struct worker_job *job, struct err *
 	}
 	TAILQ_INSERT_TAIL(&pool->todo, job, link);
 	pool->waiting++;
+	if (pool->watch && pool->taken + pool->waiting > pool->threads &&
+		!evtimer_pending(pool->watch, NULL)) {
+		watch_begin(pool);
+	}
 	pthread_cond_signal(&pool->work);
 	pthread_mutex_unlock(&pool->mutex);
 	return 0;
@@ -326,6 +397,9 @@ bool worker_pool_free(struct worker_pool *pool, uint64_t grace_ms)
 
 	collect(pool);
 	event_free(pool->mail_event);
+	if (pool->watch) {
+		event_free(pool->watch);
+	}
 	if (!all_ended) {
 		return false;
 	}

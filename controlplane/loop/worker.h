@@ -18,6 +18,10 @@
  * called, which sees the results and frees. Meanwhile the pool replaces the thread that hangs, up
  * to a bound.
  *
+ * Deadlines are long, and what waits behind calls that hang has nothing to do with them: in a pool
+ * with stall_ms a job may start on a spare thread when for that long something has waited and no
+ * thread has become free. Only for jobs that may run beside each other in any number.
+ *
  *   queued ──► running ──► done(job, err)                          done() frees
  *     │           └──(deadline)──► done(job, TIMEOUT) ──► late(job)   late() frees
  *     └──(deadline, shutdown)──► done(job, TIMEOUT|CANCELLED) done() frees
@@ -48,18 +52,20 @@ struct worker_job {
 	bool is_abandoned;
 
 	/* The pool's. */
-	TAILQ_ENTRY(worker_job) link; /* worker_pool.todo or .finished */
+	TAILQ_ENTRY(worker_job) link; /* worker_pool.todo, .running or .finished */
 	struct worker_pool *pool;
 	struct event *timer;
 	int state;
+	bool is_stuck; /* a spare thread may stand in for its own */
 };
 
 struct worker_pool;
 
 struct worker_limits {
 	unsigned threads;   /* started at once */
-	unsigned spares;    /* at most so many more while others hang */
+	unsigned spares;    /* at most so many more while others hang or are stuck */
 	unsigned queue_max; /* jobs waiting */
+	uint64_t stall_ms;  /* after how long without movement one is stuck; 0: at its deadline */
 };
 
 /* @name: what the threads work with, as messages call it; at most 15 bytes. */

@@ -1,5 +1,6 @@
 #include "tests/lib/cm.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -51,6 +52,7 @@ static struct hv_libvirt_config config(void)
 	return (struct hv_libvirt_config){.uri = "qemu:///embed?root=/tmp/never-opened",
 		.instance = "0123456789abcdef",
 		.accel = HV_ACCEL_TCG,
+		.workers = 2,
 		.tb_cache_mib = 32,
 		.deadlines = HV_LIBVIRT_DEADLINES};
 }
@@ -123,38 +125,112 @@ static void test_a_callback_may_call_again(void **state)
 	await(loop, answer.count == 3, AWAIT_MS);
 }
 
-static void test_disks_are_made_and_removed_without_libvirt(void **state)
+/* A sandbox's disk, as disk_create() wants it; the paths are in a directory of its own. */
+struct disk {
+	char *base;
+	char *disk_dir;
+	char *overlay;
+	char *run_dir;
+	struct hv_paths paths;
+	struct hv_spec spec;
+};
+
+static void disk_init(struct disk *disk, const char *id, const char *base)
 {
-	struct answer made = {0};
-	struct answer removed = {0};
-	_cleanup_free_ char *base = xasprintf("%s/base.qcow2", dir);
-	_cleanup_free_ char *disk_dir = xasprintf("%s/disk", dir);
-	_cleanup_free_ char *overlay = xasprintf("%s/disk/disk.qcow2", dir);
-	_cleanup_free_ char *run_dir = xasprintf("%s/run", dir);
-	_cleanup_free_ char *command = xasprintf("qemu-img create -q -f qcow2 '%s' 1M", base);
-	const struct hv_paths paths = {.disk_dir = disk_dir,
-		.overlay = overlay,
-		.run_dir = run_dir,
-		.agent_socket = run_dir,
-		.console_socket = run_dir};
-	const struct hv_spec spec = {.id = ID,
+	disk->base = xasprintf("%s/%s", dir, base);
+	disk->disk_dir = xasprintf("%s/%s-disk", dir, id);
+	disk->overlay = xasprintf("%s/disk.qcow2", disk->disk_dir);
+	disk->run_dir = xasprintf("%s/%s-run", dir, id);
+	disk->paths = (struct hv_paths){.disk_dir = disk->disk_dir,
+		.overlay = disk->overlay,
+		.run_dir = disk->run_dir,
+		.agent_socket = disk->run_dir,
+		.console_socket = disk->run_dir};
+	disk->spec = (struct hv_spec){.id = id,
 		.account = "ac_99887766554433221100",
 		.uid = geteuid(),
 		.gid = getegid(),
 		.disk_bytes = 1 << 20,
-		.base_image = base,
-		.paths = &paths};
+		.base_image = disk->base,
+		.paths = &disk->paths};
+}
+
+static void disk_fini(struct disk *disk)
+{
+	free(disk->base);
+	free(disk->disk_dir);
+	free(disk->overlay);
+	free(disk->run_dir);
+}
+
+static void make_base(const struct disk *disk)
+{
+	_cleanup_free_ char *command = xasprintf("qemu-img create -q -f qcow2 '%s' 1M", disk->base);
+
+	assert_int_equal(system(command), 0);
+}
+
+static void test_disks_are_made_and_removed_without_libvirt(void **state)
+{
+	struct answer made = {0};
+	struct answer removed = {0};
+	struct disk disk;
 
 	(void)state;
-	assert_int_equal(system(command), 0);
-	hv->ops->disk_create(hv, &spec, on_done, &made);
+	disk_init(&disk, ID, "base.qcow2");
+	make_base(&disk);
+	hv->ops->disk_create(hv, &disk.spec, on_done, &made);
 	/* Behind the first, in the order of the calls. */
-	hv->ops->disk_remove(hv, ID, &paths, on_done, &removed);
+	hv->ops->disk_remove(hv, ID, &disk.paths, on_done, &removed);
 	await(loop, made.count == 1, AWAIT_MS);
 	assert_int_equal(made.kind, ERR_NONE);
 	await(loop, removed.count == 1, AWAIT_MS);
 	assert_int_equal(removed.kind, ERR_NONE);
-	assert_int_equal(access(disk_dir, F_OK), -1);
+	assert_int_equal(access(disk.disk_dir, F_OK), -1);
+	disk_fini(&disk);
+}
+
+/* For who reads it a writer comes and goes; ENXIO: nobody does. */
+static void end_fifo(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd >= 0) {
+		close(fd);
+	}
+}
+
+/* As many calls hang as there are workers, here qemu-img on a base that nobody writes to. */
+static void test_hanging_calls_hold_up_other_sandboxes_for_seconds_at_most(void **state)
+{
+	struct answer hung[2] = {0};
+	struct answer made = {0};
+	struct disk disks[3];
+
+	(void)state;
+	disk_init(&disks[0], "sb_00000000000000000001", "fifo1");
+	disk_init(&disks[1], "sb_00000000000000000002", "fifo2");
+	disk_init(&disks[2], "sb_00000000000000000003", "base2.qcow2");
+	make_base(&disks[2]);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(mkfifo(disks[i].base, 0600), 0);
+		hv->ops->disk_create(hv, &disks[i].spec, on_done, &hung[i]);
+	}
+	uint64_t begin_ms = clock_monotonic_ms();
+
+	hv->ops->disk_create(hv, &disks[2].spec, on_done, &made);
+	await(loop, made.count == 1, AWAIT_MS);
+	assert_int_equal(made.kind, ERR_NONE);
+	/* Far from the deadline of those that hang, on a busy machine, too. */
+	assert_in_range(clock_monotonic_ms() - begin_ms, 0, 10000);
+	assert_int_equal(hung[0].count + hung[1].count, 0);
+	for (size_t i = 0; i < 2; i++) {
+		await(loop, (end_fifo(disks[i].base), hung[i].count == 1), AWAIT_MS);
+		assert_int_not_equal(hung[i].kind, ERR_NONE);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(disks); i++) {
+		disk_fini(&disks[i]);
+	}
 }
 
 static void test_closing_answers_what_waits_exactly_once(void **state)
@@ -226,6 +302,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_callback_may_call_again, open_hv, free_hv),
 		cmocka_unit_test_setup_teardown(
 			test_disks_are_made_and_removed_without_libvirt, open_hv, free_hv),
+		cmocka_unit_test_setup_teardown(
+			test_hanging_calls_hold_up_other_sandboxes_for_seconds_at_most, open_hv,
+			free_hv),
 		cmocka_unit_test_setup_teardown(
 			test_closing_answers_what_waits_exactly_once, open_hv, free_hv),
 	};

@@ -221,6 +221,96 @@ static void test_spares_are_bounded(void **state)
 	teardown(&f);
 }
 
+/* ---- stalls ---- */
+
+static void setup_stalling(struct fixture *f, unsigned threads, unsigned spares)
+{
+	struct worker_limits limits = {
+		.threads = threads, .spares = spares, .queue_max = 10, .stall_ms = 50};
+	struct err err;
+
+	setup(f, threads, spares, 10);
+	assert_true(worker_pool_free(f->pool, 10000));
+	f->pool = worker_pool_new(f->loop, "test", &limits, &err);
+	assert_non_null(f->pool);
+}
+
+static struct worker_stats stats_of(const struct fixture *f)
+{
+	struct worker_stats stats;
+
+	worker_pool_stats(f->pool, &stats);
+	return stats;
+}
+
+static void test_a_job_behind_long_ones_is_taken_long_before_their_deadlines(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	setup_stalling(&f, 2, 4);
+	submit(&f, wait_at_gate, 0, 600000);
+	submit(&f, wait_at_gate, 0, 600000);
+	await(f.loop, stats_of(&f).running == 2, 10000);
+	submit(&f, square, 3, 600000);
+	await(f.loop, f.done == 1, 10000);
+	assert_int_equal(f.last.kind, ERR_NONE);
+	/* One spare was enough, and nothing was given up. */
+	assert_int_equal(stats_of(&f).threads, 3);
+	assert_int_equal(stats_of(&f).hanging, 0);
+	sem_post(&f.gate);
+	sem_post(&f.gate);
+	await(f.loop, f.done == 3, 10000);
+	await(f.loop, stats_of(&f).threads == 2, 10000);
+	teardown(&f);
+}
+
+static void test_long_jobs_alone_need_no_spare(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	setup_stalling(&f, 2, 4);
+	submit(&f, wait_at_gate, 0, 600000);
+	submit(&f, wait_at_gate, 0, 600000);
+	await(f.loop, stats_of(&f).running == 2, 10000);
+	for (uint64_t until = clock_monotonic_ms() + 300; clock_monotonic_ms() < until;) {
+		loop_turn_for(f.loop, 20);
+	}
+	assert_int_equal(stats_of(&f).threads, 2);
+	sem_post(&f.gate);
+	sem_post(&f.gate);
+	await(f.loop, f.done == 2, 10000);
+	teardown(&f);
+}
+
+static void test_spares_for_stalls_and_for_hanging_jobs_have_one_bound(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	setup_stalling(&f, 1, 2);
+	/* The third that is taken leaves nobody; the first is given up while a spare stands in. */
+	submit(&f, wait_at_gate, 0, 2 * TAKEN_MS);
+	for (int i = 0; i < 3; i++) {
+		submit(&f, wait_at_gate, 0, 600000);
+	}
+	await(f.loop, f.done == 1, 10000);
+	assert_int_equal(f.last.kind, ERR_TIMEOUT);
+	await(f.loop, stats_of(&f).running == 3, 10000);
+	for (uint64_t until = clock_monotonic_ms() + 300; clock_monotonic_ms() < until;) {
+		loop_turn_for(f.loop, 20);
+		assert_in_range(stats_of(&f).threads, 1, 3);
+	}
+	assert_int_equal(stats_of(&f).waiting, 1);
+	for (int i = 0; i < 4; i++) {
+		sem_post(&f.gate);
+	}
+	await(f.loop, f.done == 4 && f.late == 1, 10000);
+	await(f.loop, stats_of(&f).threads == 1, 10000);
+	teardown(&f);
+}
+
 static void test_freeing_the_pool_ends_what_waits(void **state)
 {
 	struct fixture f;
@@ -246,6 +336,9 @@ int main(void)
 		cmocka_unit_test(test_a_full_queue_refuses),
 		cmocka_unit_test(test_a_hanging_job_is_answered_and_its_thread_replaced),
 		cmocka_unit_test(test_spares_are_bounded),
+		cmocka_unit_test(test_a_job_behind_long_ones_is_taken_long_before_their_deadlines),
+		cmocka_unit_test(test_long_jobs_alone_need_no_spare),
+		cmocka_unit_test(test_spares_for_stalls_and_for_hanging_jobs_have_one_bound),
 		cmocka_unit_test(test_freeing_the_pool_ends_what_waits),
 	};
 
