@@ -19,9 +19,9 @@
 
 struct reading {
 	struct op_call *call;
-	struct sandbox_call *running;
-	struct pipe *body;        /* reader's end, until the answer has it */
-	struct evbuffer *content; /* JSON: what came so far */
+	struct sandbox_call *running; /* NULL: it has ended */
+	struct pipe *body;            /* reader's end, until the answer has it */
+	struct evbuffer *content;     /* JSON: what came so far */
 	struct guest_file_info info;
 	uint64_t collected_bytes; /* JSON: of ops.collected_bytes */
 	struct err failure;       /* JSON: too much came */
@@ -99,6 +99,14 @@ static uint64_t json_limit(const struct ops *ops)
 	return MIN(ops->config.body_bytes, (uint64_t)API_JSON_MAX_BYTES);
 }
 
+/* What was collected is of no use any more, nor is what still comes. */
+static void throw_away(struct reading *reading)
+{
+	reading->call->ops->collected_bytes -= reading->collected_bytes;
+	reading->collected_bytes = 0;
+	evbuffer_drain(reading->content, evbuffer_get_length(reading->content));
+}
+
 static void give_up(struct reading *reading, enum err_kind kind)
 {
 	if (kind == ERR_TOO_LARGE) {
@@ -109,7 +117,10 @@ static void give_up(struct reading *reading, enum err_kind kind)
 	} else {
 		err_set(&reading->failure, kind, "too much is under way; try again");
 	}
-	sandbox_call_cancel(reading->running);
+	throw_away(reading);
+	if (reading->running) {
+		sandbox_call_cancel(reading->running);
+	}
 }
 
 static void collect(struct reading *reading)
@@ -120,14 +131,11 @@ static void collect(struct reading *reading)
 	reading->collected_bytes += came;
 	ops->collected_bytes += came;
 	if (reading->failure.kind != ERR_NONE) {
-		/* what still comes is of no use */
+		throw_away(reading);
 	} else if (reading->collected_bytes > json_limit(ops)) {
 		give_up(reading, ERR_TOO_LARGE);
 	} else if (ops->collected_bytes > ops->config.bodies_total_bytes) {
 		give_up(reading, ERR_UNAVAILABLE);
-	}
-	if (reading->failure.kind != ERR_NONE) {
-		evbuffer_drain(reading->content, evbuffer_get_length(reading->content));
 	}
 }
 
@@ -143,6 +151,7 @@ static void on_collected(void *arg, const struct guest_status *status, const str
 	struct err failure = reading->failure;
 	json_object *answer = NULL;
 
+	reading->running = NULL;
 	if (!err && failure.kind == ERR_NONE) {
 		collect(reading);
 		failure = reading->failure;

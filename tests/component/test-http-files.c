@@ -542,6 +542,30 @@ static void test_collected_files_are_bounded_together(void **state)
 	assert_int_equal(h->ops->collected_bytes, 0);
 }
 
+/* A guest that sends on after it has been told to stop takes nothing of what is for all accounts.
+ */
+static void test_what_is_thrown_away_is_not_counted(void **state)
+{
+	struct client *c = client_new(h);
+	uint64_t most = 0;
+
+	(void)state;
+	put_large(15u << 20);
+	fake_guest_ignore_cancel(h->w->guests);
+	client_request(c, "GET", at("/files?path=/tmp/large"), h->key, NULL, NULL, NULL, 0);
+	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 1);
+	WORLD_UNTIL(h->w, (most = MAX(most, h->ops->collected_bytes),
+				  fake_guest_call_count(h->w->guests) == 0));
+	/* The limit, and what was on its way when it was reached. */
+	assert_in_range(most, 1, 3u << 20);
+	struct answer *a = client_answer(c, false);
+
+	assert_int_equal(a->status, 413);
+	assert_int_equal(h->ops->collected_bytes, 0);
+	answer_free(a);
+	client_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -569,6 +593,7 @@ int main(void)
 		T(test_an_unread_answer_is_pending),
 		T(test_old_clients_get_files_until_the_end),
 		S(test_collected_files_are_bounded_together),
+		S(test_what_is_thrown_away_is_not_counted),
 #undef T
 #undef S
 	};

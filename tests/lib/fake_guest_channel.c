@@ -259,8 +259,16 @@ static struct guest_call *fake_shutdown(
 	return call;
 }
 
+void fake_guest_ignore_cancel(struct fake_guest *fake)
+{
+	fake->ignores_cancel = true;
+}
+
 static void fake_cancel(struct guest_call *call)
 {
+	if (call->channel->fake->ignores_cancel) {
+		return;
+	}
 	call->is_cancelled = true;
 	if (call->body) {
 		if (call->op == FAKE_GUEST_GET) {

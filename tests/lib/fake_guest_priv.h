@@ -74,6 +74,7 @@ struct fake_guest {
 	struct loop *loop;
 	struct fake_hv *hv;
 	int hello_ms;
+	bool ignores_cancel;
 	TAILQ_HEAD(, fake_machine) machines;
 	TAILQ_HEAD(, channel) channels;
 	struct fake_script scripts[FAKE_GUEST_OP_MAX];
