@@ -38,7 +38,16 @@ void view_set_time(json_object *obj, const char *key, int64_t wall_ms)
 {
 	char text[CLOCK_TEXT_BYTES];
 
-	view_set_text(obj, key, wall_ms ? clock_format(wall_ms, text) : NULL);
+	view_set_text(obj, key, clock_format(wall_ms, text));
+}
+
+void view_set_moment(json_object *obj, const char *key, int64_t wall_ms)
+{
+	if (wall_ms) {
+		view_set_time(obj, key, wall_ms);
+	} else {
+		view_set(obj, key, NULL);
+	}
 }
 
 /* ---- bytes ---- */
@@ -147,10 +156,10 @@ json_object *view_sandbox(const struct store_sandbox *row, bool has_account)
 	view_set_text(obj, "network", row->network);
 	view_set_bool(obj, "temporary", row->is_temporary);
 	view_set(obj, "metadata", metadata ? metadata : json_object_new_object());
-	view_set_time(obj, "created_at", row->created_at_ms);
-	view_set_time(obj, "ready_at", row->ready_at_ms);
-	view_set_time(obj, "expires_at", row->expires_at_ms);
-	view_set_time(obj, "ended_at", row->ended_at_ms);
+	view_set_moment(obj, "created_at", row->created_at_ms);
+	view_set_moment(obj, "ready_at", row->ready_at_ms);
+	view_set_moment(obj, "expires_at", row->expires_at_ms);
+	view_set_moment(obj, "ended_at", row->ended_at_ms);
 	return obj;
 }
 
@@ -200,7 +209,7 @@ json_object *view_result(const struct store_result *result)
 	int exit_code = result->timed_out ? EXIT_CODE_TIMED_OUT : result->exit_code;
 
 	view_set_text(obj, "id", result->id);
-	view_set_time(obj, "ended_at", result->ended_at_ms);
+	view_set_moment(obj, "ended_at", result->ended_at_ms);
 	view_set(obj, "exit_code", has_ended ? json_object_new_int(exit_code) : NULL);
 	view_set(obj, "signal", result->signal ? json_object_new_int(result->signal) : NULL);
 	view_set_bool(obj, "timed_out", result->timed_out);
@@ -289,7 +298,7 @@ json_object *view_account(const struct store_account *account)
 
 	view_set_text(obj, "id", account->id);
 	view_set_text(obj, "name", account->name);
-	view_set_time(obj, "created_at", account->created_at_ms);
+	view_set_moment(obj, "created_at", account->created_at_ms);
 	view_set_bool(obj, "disabled", account->is_disabled);
 	return obj;
 }
@@ -302,9 +311,9 @@ json_object *view_key(const struct store_key *key)
 	view_set_text(obj, "account", key->account);
 	view_set_text(obj, "name", key->name[0] ? key->name : NULL);
 	view_set_text(obj, "hint", key->hint);
-	view_set_time(obj, "created_at", key->created_at_ms);
-	view_set_time(obj, "revoked_at", key->revoked_at_ms);
-	view_set_time(obj, "last_used_at", key->last_used_at_ms);
+	view_set_moment(obj, "created_at", key->created_at_ms);
+	view_set_moment(obj, "revoked_at", key->revoked_at_ms);
+	view_set_moment(obj, "last_used_at", key->last_used_at_ms);
 	return obj;
 }
 
@@ -341,7 +350,7 @@ static json_object *view_stray(const struct stray *stray, int64_t now_ms)
 	view_set_text(obj, "account", stray->account[0] ? stray->account : NULL);
 	view_set_text(obj, "instance", stray->instance[0] ? stray->instance : NULL);
 	view_set_bytes(obj, "what", stray->what, strlen(stray->what));
-	view_set_time(obj, "since", stray->since_ms);
+	view_set_moment(obj, "since", stray->since_ms);
 	view_set_int(obj, "age_seconds",
 		stray->since_ms > 0 ? MAX(now_ms - stray->since_ms, (int64_t)0) / MS_PER_SECOND
 				    : 0);

@@ -24,8 +24,9 @@ void view_set(json_object *obj, const char *key, json_object *value);    /* take
 void view_set_text(json_object *obj, const char *key, const char *text); /* NULL: null */
 void view_set_int(json_object *obj, const char *key, int64_t number);
 void view_set_bool(json_object *obj, const char *key, bool is_true);
-/* 0: null. */
 void view_set_time(json_object *obj, const char *key, int64_t wall_ms);
+/* Of a record, where 0 says that it hasn't been yet: null. */
+void view_set_moment(json_object *obj, const char *key, int64_t wall_ms);
 /* Bytes that needn't be UTF-8: @key has the text, with U+FFFD where need be, and only then
  * KEY_base64 has the very bytes. */
 void view_set_bytes(json_object *obj, const char *key, const char *bytes, size_t len);

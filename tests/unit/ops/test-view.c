@@ -99,6 +99,25 @@ static void test_entries_have_name_and_path(void **state)
 	assert_string_equal(text_at(obj, "modified_at"), "1970-01-01T00:00:01.000Z");
 }
 
+/* Reproducible images have files of that time; in a record it means "not yet". */
+static void test_the_epoch_is_a_time_of_files(void **state)
+{
+	const struct guest_entry entry = {.name = "a", .name_len = 1, .type = 'f'};
+	const struct guest_file_info info = {.mode = 0100644, .mtime_ms = -1500};
+	struct evbuffer *content = evbuffer_new();
+	const struct store_sandbox row = {.created_at_ms = 1};
+
+	(void)state;
+	_cleanup_json_ json_object *listed = view_entry("/", 1, &entry);
+	_cleanup_json_ json_object *read = view_file("/a", 2, &info, content);
+	_cleanup_json_ json_object *record = view_sandbox(&row, false);
+
+	assert_string_equal(text_at(listed, "modified_at"), "1970-01-01T00:00:00.000Z");
+	assert_string_equal(text_at(read, "modified_at"), "1969-12-31T23:59:58.500Z");
+	assert_null(json_object_object_get(record, "ended_at"));
+	evbuffer_free(content);
+}
+
 static void test_timed_out_commands_end_with_124(void **state)
 {
 	struct evbuffer *out = evbuffer_new();
@@ -139,6 +158,7 @@ int main(void)
 		cmocka_unit_test(test_internal_errors_keep_their_text),
 		cmocka_unit_test(test_messages_of_a_guest_become_text),
 		cmocka_unit_test(test_entries_have_name_and_path),
+		cmocka_unit_test(test_the_epoch_is_a_time_of_files),
 		cmocka_unit_test(test_timed_out_commands_end_with_124),
 		cmocka_unit_test(test_list_filter_knows_every_state),
 	};
