@@ -75,6 +75,8 @@ enum op_ret op_wait(struct op_call *call, void (*drop)(struct op_call *call), vo
  * The sandbox that {id} names and the principal may see, for everybody else it doesn't exist.
  * Live: returns it. Ended: NULL, with its record in *ret_ended, which the caller frees. Neither:
  * NULL with @err set (ERR_NOT_FOUND).
+ *
+ * Once a call, at its beginning: a name that has been freed meanwhile may be another's by then.
  */
 struct sandbox *op_find_sandbox(
 	struct op_call *call, struct store_sandbox **ret_ended, struct err *err);

@@ -419,28 +419,19 @@ static void drop_extension(struct op_call *call)
 	extension->call = NULL;
 }
 
-static void on_extended(void *arg, int64_t expires_at_ms, const struct err *err)
+static void on_extended(void *arg, struct sandbox *sb, const struct err *err)
 {
 	struct extension *extension = arg;
 	struct op_call *call = extension->call;
-	_cleanup_store_sandbox_ struct store_sandbox *ended = NULL;
-	struct err gone = ERR_INIT;
 
-	(void)expires_at_ms;
 	free(extension);
 	if (!call) {
 		return;
 	}
 	if (err) {
 		op_fail(call, err);
-		return;
-	}
-	struct sandbox *sb = op_find_sandbox(call, &ended, &gone);
-
-	if (!sb && !ended) {
-		op_fail(call, &gone);
 	} else {
-		reply_row(call, call->row->status, sb ? sandbox_row(sb) : ended);
+		reply_row(call, call->row->status, sandbox_row(sb));
 	}
 }
 

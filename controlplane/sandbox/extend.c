@@ -43,7 +43,7 @@ static void finish(struct sandbox *sb, const struct err *err)
 	sb->extend_count--;
 	evtimer_del(sb->extend_timer);
 	extend_kick_later(sb);
-	request->fn(request->arg, sb->row->expires_at_ms, err);
+	request->fn(request->arg, sb, err);
 	free(request);
 }
 

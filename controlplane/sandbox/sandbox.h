@@ -148,13 +148,13 @@ int sandbox_restart(struct sandbox *sb, struct err *err);
 int sandbox_reset(struct sandbox *sb, struct err *err);
 
 /*
- * Moves the expiry by @minutes, never beyond now + max_lifetime: guest's timer first, then row,
- * then the row; the domain's metadata follow. Several at once are done one after the other.
+ * Moves the expiry by @minutes, never beyond now + max_lifetime: guest's timer first, then the row;
+ * the domain's metadata follow. Several at once are done one after the other.
  * ERR_INVALID (names the limit), ERR_CONFLICT (still starting), ERR_ENDED (the reaper was first),
  * ERR_RATE (too many wait), ERR_TIMEOUT (the guest didn't say it within 2 s: the old expiry
  * stands).
  */
-typedef void (*sandbox_extend_fn)(void *arg, int64_t expires_at_ms, const struct err *err);
+typedef void (*sandbox_extend_fn)(void *arg, struct sandbox *sb, const struct err *err);
 int sandbox_extend(
 	struct sandbox *sb, unsigned minutes, sandbox_extend_fn fn, void *arg, struct err *err);
 

@@ -203,6 +203,32 @@ static void test_extend_moves_the_expiry(void **state)
 	assert_non_null(strstr(answer_text(a, "error.message"), "1440"));
 }
 
+/* The name was looked up once: who has it at the end is somebody else. */
+static void test_extending_a_name_that_is_given_away_meanwhile(void **state)
+{
+	_cleanup_free_ char *first = xstrdup(http_running(h, "web"));
+	struct client *c = client_new(h);
+
+	(void)state;
+	fake_guest_script(h->w->guests, FAKE_GUEST_CONFIGURE,
+		&(struct fake_script){.mode = FAKE_HOLD, .times = 1});
+	unsigned before = fake_guest_calls(h->w->guests, FAKE_GUEST_CONFIGURE);
+
+	client_request(c, "POST", http_at("web", "/extend"), h->key, NULL, "application/json",
+		"{\"minutes\":10}", 14);
+	WORLD_UNTIL(h->w, fake_guest_calls(h->w->guests, FAKE_GUEST_CONFIGURE) > before);
+	assert_int_equal(http_json(h, "DELETE", http_at(first, ""), h->key, NULL)->status, 200);
+	const char *second = http_running(h, "web");
+	struct answer *a = client_answer(c, false);
+
+	assert_string_not_equal(second, first);
+	assert_int_equal(a->status, 409);
+	assert_string_equal(answer_text(a, "error.type"), "sandbox_ended");
+	assert_null(strstr(a->body, second));
+	answer_free(a);
+	client_free(c);
+}
+
 static void test_list_pages_and_filters(void **state)
 {
 	struct answer *a;
@@ -457,6 +483,7 @@ int main(void)
 		T(test_quota_names_its_limit),
 		T(test_idempotency_key),
 		T(test_extend_moves_the_expiry),
+		T(test_extending_a_name_that_is_given_away_meanwhile),
 		T(test_list_pages_and_filters),
 		T(test_a_key_is_needed),
 		T(test_a_revoked_key_stops_at_once),

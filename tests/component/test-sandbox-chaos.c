@@ -45,10 +45,10 @@ static void on_exec(void *arg, const struct sandbox_exec_result *result, const s
 	answered++;
 }
 
-static void on_extend(void *arg, int64_t expires_at_ms, const struct err *err)
+static void on_extend(void *arg, struct sandbox *sb, const struct err *err)
 {
 	(void)arg;
-	(void)expires_at_ms;
+	(void)sb;
 	(void)err;
 	answered++;
 }

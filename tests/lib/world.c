@@ -334,10 +334,10 @@ void world_on_exec(void *arg, const struct sandbox_exec_result *result, const st
 	}
 }
 
-void world_on_extend(void *arg, int64_t expires_at_ms, const struct err *err)
+void world_on_extend(void *arg, struct sandbox *sb, const struct err *err)
 {
 	take_err(arg, err);
-	((struct world_answer *)arg)->expires_at_ms = expires_at_ms;
+	((struct world_answer *)arg)->expires_at_ms = sandbox_row(sb)->expires_at_ms;
 }
 
 void world_on_done(void *arg, const struct guest_status *status, const struct err *err)

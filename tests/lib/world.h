@@ -123,7 +123,7 @@ struct world_answer {
 };
 void world_on_wait(void *arg, struct sandbox *sb, const struct err *err);
 void world_on_exec(void *arg, const struct sandbox_exec_result *result, const struct err *err);
-void world_on_extend(void *arg, int64_t expires_at_ms, const struct err *err);
+void world_on_extend(void *arg, struct sandbox *sb, const struct err *err);
 void world_on_done(void *arg, const struct guest_status *status, const struct err *err);
 /* Runs a command to its end. */
 void world_exec(struct world *w, const char *id, const char *command, struct world_answer *ret);
