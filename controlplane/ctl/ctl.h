@@ -103,7 +103,7 @@ void ctl_print_text(const char *text, size_t len, FILE *out);
 
 /* Members of answers; "" where there is none. */
 const char *ctl_member(json_object *object, const char *name);
-/* The array @name of an answer, or NULL after a message that there is none. */
+/* The array @name of an answer, each of its elements an object; or NULL after a message. */
 json_object *ctl_array(json_object *object, const char *name);
 
 /* ---- verbs ---- */
@@ -114,6 +114,7 @@ int ctl_one(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv)
 int ctl_extend(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_destroy(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_exec(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_results(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_push(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_pull(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_ls(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);

@@ -30,12 +30,24 @@ const char *ctl_member(json_object *object, const char *name)
 	return json_object_get_string(member);
 }
 
+static bool is_array_of_objects(json_object *array)
+{
+	if (!json_object_is_type(array, json_type_array)) {
+		return false;
+	}
+	for (size_t i = 0; i < json_object_array_length(array); i++) {
+		if (!json_object_is_type(json_object_array_get_idx(array, i), json_type_object)) {
+			return false;
+		}
+	}
+	return true;
+}
+
 json_object *ctl_array(json_object *object, const char *name)
 {
 	json_object *member = NULL;
 
-	if (json_object_object_get_ex(object, name, &member) &&
-		json_object_is_type(member, json_type_array)) {
+	if (json_object_object_get_ex(object, name, &member) && is_array_of_objects(member)) {
 		return member;
 	}
 	fprintf(stderr, "paddockctl: the service's answer has no list \"%s\"\n", name);

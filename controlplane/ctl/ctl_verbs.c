@@ -10,6 +10,10 @@ const struct ctl_verb ctl_verbs[] = {
 		"Runs a command with our stdin, unless that is a terminal or --no-stdin is given; "
 		"exits with its status. With --command TEXT the guest's shell runs it",
 		API_EXEC, false, ctl_exec},
+	{NULL, "results", "ID",
+		"Shows how the last commands ended, newest first; by the id also after the "
+		"sandbox's end",
+		API_EXEC_LIST, false, ctl_results},
 	{NULL, "push", "ID LOCAL REMOTE", "Copies a local file (- is stdin) into a sandbox",
 		API_FILE_WRITE, false, ctl_push},
 	{NULL, "pull", "ID REMOTE [LOCAL]",

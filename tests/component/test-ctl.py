@@ -197,6 +197,56 @@ class Ctl(unittest.TestCase):
             self.assertEqual(json.loads(self.last["body"]), {"minutes": 5}, args)
             self.assertEqual(self.last["path"], "/v1/sandboxes/sb_1/extend")
 
+    # -- last results
+
+    def result(self, **changes):
+        return {"id": "ex_1", "ended_at": "2026-01-02T03:04:05.000Z", "exit_code": 0, "signal": None,
+                "timed_out": False, "truncated": False, "duration_ms": 12, "stdout_tail": "",
+                "stdout_bytes": 0, "stderr_tail": "", "stderr_bytes": 0, "error": None, **changes}
+
+    def results(self, *rows):
+        self.script({"data": [self.result(**row) for row in rows]})
+        done = self.ctl("results", "sb_1")
+        self.assertEqual(done.returncode, 0, done)
+        return done.stdout.decode().splitlines()
+
+    def test_results_tell_how_each_command_ended(self):
+        lines = self.results(
+            {"stdout_tail": "one\ntwo\n\n", "stdout_bytes": 9},
+            {"exit_code": 7, "stdout_tail": "out\n", "stderr_tail": "no such file\n", "stderr_bytes": 13},
+            {"exit_code": 137, "signal": 9},
+            {"exit_code": 124, "signal": 9, "timed_out": True, "duration_ms": 120003},
+            {"exit_code": None, "duration_ms": None, "error": "the guest was lost"})
+        self.assertEqual((self.last["method"], self.last["path"]), ("GET", "/v1/sandboxes/sb_1/exec"))
+        for line, pattern in zip(lines, (
+                r"ID +ENDED +MS +RESULT +STDOUT +STDERR +LAST LINE$",
+                r"ex_1 +2026-01-02T03:04:05.000Z +12 +exit 0 +9 +0 +two$",
+                r"ex_1 +\S+ +12 +exit 7 +0 +13 +no such file$",
+                r"ex_1 +\S+ +12 +signal 9 +0 +0 +-$",
+                r"ex_1 +\S+ +120003 +timed out +0 +0 +-$",
+                r"ex_1 +\S+ +- +failed +0 +0 +the guest was lost$"), strict=True):
+            self.assertRegex(line, pattern)
+
+    def test_results_of_a_guest_can_not_drive_the_terminal(self):
+        lines = self.results({"stdout_tail": "\x1b[2J\x07\rforged\n"}, {"stdout_tail": "ü" * 500},
+                             {"error": "a\nsb_9 forged"})
+        self.assertEqual(len(lines), 4)
+        self.assertTrue(lines[1].endswith("\\x1b[2J\\x07\\x0dforged"), lines[1])
+        self.assertRegex(lines[2], " ü{40,80}…$")
+        self.assertTrue(lines[3].endswith("a\\x0asb_9 forged"), lines[3])
+
+    def test_results_as_json_are_the_services_words(self):
+        answer = {"data": [self.result(stdout_tail="a\nb\n")]}
+        self.script(answer)
+        for args in (["results", "sb_1", "--json"], ["--json", "results", "box"]):
+            done = self.ctl(*args)
+            self.assertEqual((done.returncode, json.loads(done.stdout)), (0, answer))
+        self.script({"data": []})
+        self.assertEqual(self.ctl("results", "sb_1").stdout.count(b"\n"), 1)
+        self.fail_with("not_found", "there is no such sandbox", 404)
+        self.assertEqual(self.ctl("results", "sb_1").returncode, 66)
+        self.assertEqual(self.ctl("results").returncode, 2)
+
     # -- exec
 
     def test_exec_ends_with_the_commands_status(self):
@@ -402,9 +452,11 @@ class Ctl(unittest.TestCase):
         self.assertIn(b"JSON", self.ctl("list").stderr)
 
     def test_an_answer_of_another_shape_is_a_failure(self):
-        for answer in (b"", b"[]", b"null", {}, {"data": 3}, {"data": None}):
+        for answer in (b"", b"[]", b"null", {}, {"data": 3}, {"data": None}, {"data": [3]},
+                       {"data": [None]}):
             self.script(answer)
             self.assertEqual(self.ctl("list").returncode, 125, answer)
+            self.assertEqual(self.ctl("results", "sb_1").returncode, 125, answer)
         for answer in (b"", b"[]"):
             self.script(answer)
             for args in (["get", "sb_1"], ["--json", "get", "sb_1"], ["ls", "sb_1"], ["create"]):

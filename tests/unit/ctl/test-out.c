@@ -163,8 +163,9 @@ static void test_members_are_never_null(void **state)
 
 static void test_an_answer_without_its_list_is_told(void **state)
 {
-	static const char *const wrong[] = {"{}", "{\"data\":null}", "{\"data\":{}}", "[]"};
-	_cleanup_json_ json_object *good = json_tokener_parse("{\"data\":[1]}");
+	static const char *const wrong[] = {"{}", "{\"data\":null}", "{\"data\":{}}", "[]",
+		"{\"data\":[1]}", "{\"data\":[{},null]}"};
+	_cleanup_json_ json_object *good = json_tokener_parse("{\"data\":[{}]}");
 
 	(void)state;
 	assert_non_null(ctl_array(good, "data"));
