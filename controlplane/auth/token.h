@@ -16,7 +16,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TOKEN_PREFIX       "pdk_"
+#include "base/log.h"
+
+#define TOKEN_PREFIX       LOG_SECRET_PREFIX
 #define TOKEN_RANDOM_CHARS 40
 #define TOKEN_LENGTH       (sizeof(TOKEN_PREFIX) - 1 + TOKEN_RANDOM_CHARS)
 #define TOKEN_BYTES        (TOKEN_LENGTH + 1)

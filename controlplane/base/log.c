@@ -42,6 +42,28 @@ void log_request_end(const struct log_request *before)
 	current = *before;
 }
 
+/* Clients put keys where none belongs, and messages quote what isn't understood. @line shrinks. */
+static size_t hide_keys(char *line, size_t len)
+{
+	static const char prefix[] = LOG_SECRET_PREFIX;
+	static const char letters[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+	char *at = line;
+
+	line[len] = '\0';
+	while ((at = strstr(at, prefix))) {
+		at += sizeof prefix - 1;
+		size_t secret = strspn(at, letters);
+
+		if (secret > 0) {
+			*at++ = '*';
+			memmove(at, at + secret - 1, len - (size_t)(at - line) - (secret - 1) + 1);
+			len -= secret - 1;
+		}
+	}
+	return len;
+}
+
 static _printf_(3, 0) void write_line(enum log_level level, const char *message, const char *fields,
 	va_list ap, const char *suffix)
 {
@@ -65,6 +87,7 @@ static _printf_(3, 0) void write_line(enum log_level level, const char *message,
 			line[i] = ' ';
 		}
 	}
+	len = hide_keys(line, len);
 	line[len++] = '\n';
 	/* Nothing sensible can be done when stderr is gone. */
 	if (write(STDERR_FILENO, line, len) < 0) {

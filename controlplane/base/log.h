@@ -9,7 +9,7 @@
  *
  * The message is a constant sentence; data goes into fields, so both can be searched. Whatever
  * comes from outside (clients, guests, libraries) is passed through log_quote() or log_failure(),
- * which escape and shorten it. Keys, environment, file contents and command output are never
+ * which escape and shorten it. Environment, file contents and command output are never
  * logged. An error is logged once: where it stops travelling.
  */
 
@@ -19,6 +19,9 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+
+/* What API keys begin with: no line has what follows it, wherever in a line it stands. */
+#define LOG_SECRET_PREFIX "pdk_"
 
 enum log_level { LOG_LEVEL_ERR = 3, LOG_LEVEL_WARN = 4, LOG_LEVEL_INFO = 6, LOG_LEVEL_DEBUG = 7 };
 

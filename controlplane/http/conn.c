@@ -369,7 +369,7 @@ static void write_refusal(struct http_conn *conn)
 		evbuffer_add_printf(out, "Retry-After: %u\r\n", error->retry_after_s);
 	}
 	evbuffer_add_printf(out, "\r\n%s", text);
-	http_log_refusal(conn->door->server, id, error->status, &err);
+	http_log_refusal(conn->door->server, NULL, id, error->status, &err);
 }
 
 void http_conn_refuse(void *arg)

@@ -25,8 +25,11 @@ void http_reply_answer_headers(struct http_request *request, const struct op_ans
 /* Headers and body of a JSON answer, for http_request_send(). Returns the bytes of the body. */
 uint64_t http_reply_json(struct http_request *request, int status, json_object *json);
 
-/* A line for what was refused before it was a call; a flood of them is held back. */
-void http_log_refusal(
-	struct http_server *server, const char *id, int status, const struct err *err);
+/*
+ * A line for what was refused before it was a call, with as much as is known of it. A flood of them
+ * is held back, unless it is from somebody with a key. @request NULL: there was none yet.
+ */
+void http_log_refusal(struct http_server *server, const struct http_request *request,
+	const char *id, int status, const struct err *err);
 /* The same for an error of ours. */
-void http_log_failure(struct http_server *server, const char *id, const struct err *err);
+void http_log_failure(const struct http_request *request, const struct err *err);

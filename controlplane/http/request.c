@@ -101,9 +101,9 @@ void http_request_fail(struct http_request *request, int status, const struct er
 		status = api_error_of(err->kind)->status;
 	}
 	if (err->kind == ERR_INTERNAL) {
-		http_log_failure(request->server, request->id, err);
+		http_log_failure(request, err);
 	} else {
-		http_log_refusal(request->server, request->id, status, err);
+		http_log_refusal(request->server, request, request->id, status, err);
 	}
 	http_reply_error_headers(request, err->kind);
 	send_json(request, status, json);

@@ -12,12 +12,12 @@
 
 #include <event2/http.h>
 
+#include "auth/auth.h"
 #include "base/err.h"
 #include "base/id.h"
 #include "base/json.h"
 #include "http/conn.h"
 
-struct api_row;
 struct http_stream;
 struct op_call;
 
@@ -26,7 +26,9 @@ struct http_request {
 	struct http_conn *conn; /* NULL once it is lost */
 	struct evhttp_request *evreq;
 	char id[ID_BYTES];
-	struct op_call *call; /* NULL before rest.c has made it */
+	const struct api_row *row;  /* NULL: not known, or there is none */
+	struct principal principal; /* all zero: not known, or nobody */
+	struct op_call *call;       /* NULL before rest.c has made it */
 	bool is_head;
 	bool closes; /* the connection ends with this answer */
 

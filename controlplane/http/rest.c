@@ -304,7 +304,7 @@ static int make_call(struct http_request *request, const struct target *target,
 	_cleanup_api_args_ struct api_args args = API_ARGS_INIT;
 	struct op_request op = {
 		.id = request->id,
-		.principal = &principal,
+		.principal = &request->principal,
 		.args = &args,
 		.accepts_raw = (row->flags & API_RAW_ANSWER) && accepts(request, TYPE_OCTETS),
 	};
@@ -312,6 +312,7 @@ static int make_call(struct http_request *request, const struct target *target,
 	if (find_principal(request, row, &principal, err) < 0) {
 		return -1;
 	}
+	request->principal = principal;
 	if (row->flags & API_IDEMPOTENCY_KEY) {
 		op.idempotency_key = header(request, "Idempotency-Key");
 	}
@@ -373,6 +374,7 @@ void http_rest(struct http_request *request)
 		http_request_fail(request, 0, &err);
 		return;
 	}
+	request->row = route.row;
 	if (!route.row) {
 		refuse_route(request, &route);
 	} else if (make_call(request, &target, &route, &call, &err) < 0) {

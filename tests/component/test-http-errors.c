@@ -281,7 +281,7 @@ static void test_a_request_is_found_in_the_log(void **state)
 	expect_lines(log, "plan=create", create, 1);
 	expect_lines(log, "op=sandbox.restart", again, 1);
 	expect_lines(log, "plan=restart", again, 1);
-	expect_lines(log, "op=sandbox.create", create, 1);
+	expect_lines(log, "status=201", create, 1);
 	expect_lines(log, "sandbox extended", extend, 1);
 	expect_lines(log, "op=exec", exec, 1);
 	expect_lines(log, "to=deleting", gone, 1);

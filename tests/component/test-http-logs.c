@@ -199,6 +199,17 @@ static void use_secrets_badly(const char *id)
 	ask("GET", "/v1/sandboxes?status=" MARK, h->key, NULL, NULL, NULL);
 	ask("GET", "/v1/sandboxes/pdk_" MARK, h->key, NULL, NULL, NULL);
 	ask("GET", "/v1/" MARK, h->key, NULL, NULL, NULL);
+	/* A key where a name should be: that is quoted, but no key is. */
+	ask("GET", "/v1/sandboxes?pdk_" MARK "=1", NULL, NULL, NULL, NULL);
+	ask("GET", "/v1/sandboxes?pdk_" MARK "=1", h->key, NULL, NULL, NULL);
+	ask("GET", "/v1/sandboxes?pdk%5f" MARK, h->key, NULL, NULL, NULL);
+	ask("GET", "/v1/sandboxes?metadata.pdk_" MARK "=1&metadata.pdk_" MARK "=2", h->key, NULL,
+		NULL, NULL);
+	json("POST", "/v1/sandboxes", "{\"pdk_" MARK "\":1}");
+	json("POST", "/v1/sandboxes", "{\"\\u0070dk_" MARK "\":1}");
+	json("POST", "/v1/sandboxes", "{\"env\":{\"pdk_" MARK "\":1}}");
+	json("POST", "/v1/sandboxes", "{\"metadata\":{\"pdk_" MARK "\":1}}");
+	ask("pdk_" MARK, "/v1/sandboxes", h->key, NULL, NULL, NULL);
 }
 
 static void test_secrets_never_reach_the_log(void **state)
@@ -236,6 +247,45 @@ static void test_what_comes_from_outside_is_quoted(void **state)
 	_cleanup_free_ char *text = read_log();
 
 	assert_null(strstr(text, "\n<3>forged"));
+}
+
+/* ---- refusals ---- */
+
+static void test_a_refusal_says_which_operation_and_whose(void **state)
+{
+	_cleanup_free_ char *account = xasprintf(" account=%s ", h->account);
+	_cleanup_free_ char *by = xasprintf(" by=%s ", h->key_id);
+
+	(void)state;
+	http_json(h, "POST", "/v1/sandboxes", h->key, "{\"vcpus\":0}");
+	_cleanup_free_ char *field = only_line("op=sandbox.create ");
+
+	expect_fields(field, (const char *const[]){"<6>request refused ", account, by,
+				     " status=400 ", " error=invalid_request ", " why=\"", NULL});
+	http_get(h, NULL, "/v1/sandboxes/web");
+	_cleanup_free_ char *keyless = only_line("op=sandbox.get ");
+
+	expect_fields(keyless, (const char *const[]){" account=- by=- ", " status=401 ",
+				       " error=unauthenticated ", NULL});
+	http_admin(h, "POST", "/v1/admin/accounts", "{\"nonsense\":1}");
+	_cleanup_free_ char *admin = only_line("op=account.create ");
+
+	expect_fields(admin, (const char *const[]){" account=- by=admin ", " status=400 ", NULL});
+	http_get(h, h->key, "/nothing");
+	_cleanup_free_ char *nowhere = only_line("op=- ");
+
+	expect_fields(nowhere, (const char *const[]){" account=- by=- ", " status=404 ", NULL});
+}
+
+static void test_refusals_with_a_key_are_all_logged(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		http_get(h, h->key, "/v1/sandboxes?nonsense=1");
+	}
+	_cleanup_free_ char *text = read_log();
+
+	assert_int_equal(count_lines(text, "request refused"), 100);
 }
 
 /* ---- limits ---- */
@@ -302,6 +352,8 @@ int main(void)
 		T(test_an_operation_is_one_line_that_says_all),
 		T(test_secrets_never_reach_the_log),
 		T(test_what_comes_from_outside_is_quoted),
+		T(test_a_refusal_says_which_operation_and_whose),
+		T(test_refusals_with_a_key_are_all_logged),
 		T(test_clients_without_a_key_can_not_flood_the_log),
 		T(test_calls_with_a_key_are_all_logged),
 		T(test_a_guest_can_not_flood_the_log),

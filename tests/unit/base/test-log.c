@@ -136,6 +136,34 @@ static void test_lines_carry_the_request_that_is_worked_on(void **state)
 						    "<6>e rq=rq_outer x=1\n<6>f x=1\n");
 }
 
+#define SECRET "0123456789abcdefghijklmnopqrstuvABCDEFGH"
+
+static void log_keys(void)
+{
+	struct err err;
+	char quoted[32];
+
+	err_set(&err, ERR_INVALID, "there is no parameter \"pdk_" SECRET "\", \"xpdk_" SECRET "\"");
+	log_failure(LOG_LEVEL_WARN, "refused pdk_" SECRET, &err, "key=pdk_%s", SECRET);
+	log_info("again", "pdk_%s=pdk_%s,pdk_ pdk_pdk_%s", SECRET, SECRET, SECRET);
+	log_info("cut", "x=%s", log_quote(quoted, sizeof quoted, "pdk_" SECRET, 44));
+	log_info("hint", "why=use \"Bearer pdk_\u2026\" or pdk_ alone");
+}
+
+static void test_keys_are_hidden_wherever_they_stand(void **state)
+{
+	const char *text = captured(log_keys);
+
+	(void)state;
+	assert_null(strstr(text, "012"));
+	assert_null(strstr(text, "FGH"));
+	assert_non_null(strstr(text, "<4>refused pdk_* key=pdk_* kind=invalid at="));
+	assert_non_null(strstr(text, "parameter \\\"pdk_*\\\", \\\"xpdk_*\\\"\"\n"));
+	assert_non_null(strstr(text, "<6>again pdk_*=pdk_*,pdk_ pdk_*\n"));
+	assert_non_null(strstr(text, "<6>cut x=\"pdk_*\u2026\"\n"));
+	assert_non_null(strstr(text, "why=use \"Bearer pdk_\u2026\" or pdk_ alone\n"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -145,6 +173,7 @@ int main(void)
 		cmocka_unit_test(test_limit_lets_a_burst_through_and_counts_the_rest),
 		cmocka_unit_test(test_a_line_has_priority_message_and_fields),
 		cmocka_unit_test(test_lines_carry_the_request_that_is_worked_on),
+		cmocka_unit_test(test_keys_are_hidden_wherever_they_stand),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
