@@ -11,6 +11,9 @@
  * close. It takes the call off the list before it calls back, so whatever the callback does (start
  * or cancel others, close the guest) can't reach this call again.
  *
+ * A call for which END has come, but whose bytes haven't all been taken yet, needs the guest no
+ * more: it outlives the channel, and a new one beside it.
+ *
  * Since callbacks may end the call that is being worked on, a finished call stays in memory, on
  * the list of the dead, until the next turn.
  *
@@ -52,11 +55,24 @@ void rpc_init(struct rpc *rpc, struct loop *loop, const struct guest_timing *tim
 	TAILQ_INIT(&rpc->dead);
 }
 
-static void end_all(struct rpc *rpc, const struct err *err)
+static struct guest_call *first_call(const struct rpc *rpc, bool is_unended_only)
+{
+	struct guest_call *call;
+
+	TAILQ_FOREACH (call, &rpc->calls, link) {
+		if (!is_unended_only || !call->is_ended) {
+			break;
+		}
+	}
+	return call;
+}
+
+/* From the first again each time: a callback may end others. */
+static void end_calls(struct rpc *rpc, bool is_unended_only, const struct err *err)
 {
 	rpc->is_ready = false;
 	evtimer_del(rpc->orphans_timer);
-	for (struct guest_call *call; (call = TAILQ_FIRST(&rpc->calls));) {
+	for (struct guest_call *call; (call = first_call(rpc, is_unended_only));) {
 		rpc_finish(call, err);
 	}
 	mux_reset(&rpc->mux);
@@ -68,7 +84,7 @@ void rpc_close(struct rpc *rpc)
 
 	rpc->is_closed = true;
 	err_set(&err, ERR_CANCELLED, "the sandbox's channel is being closed");
-	end_all(rpc, &err);
+	end_calls(rpc, false, &err);
 }
 
 void rpc_fini(struct rpc *rpc)
@@ -292,13 +308,13 @@ void rpc_consume(struct guest_call *call, unsigned channel, size_t len)
 
 void rpc_ready(struct rpc *rpc)
 {
-	ASSERT(TAILQ_EMPTY(&rpc->calls) && rpc->mux.count == 0);
+	ASSERT(!first_call(rpc, true) && rpc->mux.count == 0);
 	rpc->is_ready = true;
 }
 
 void rpc_lost(struct rpc *rpc, const struct err *err)
 {
-	end_all(rpc, err);
+	end_calls(rpc, true, err);
 }
 
 size_t rpc_fill(struct rpc *rpc, uint8_t *out)

@@ -210,6 +210,101 @@ static void test_get_is_done_once_the_pipe_has_it_all(void **state)
 	fixture_fini(&f);
 }
 
+/* All of it is here: that the channel goes then takes nothing away. */
+static void test_get_that_has_ended_outlives_the_channel(void **state)
+{
+	struct fixture f;
+	struct record whole = {0};
+	struct record half = {0};
+	uint8_t bytes[1000];
+
+	(void)state;
+	memset(bytes, 7, sizeof bytes);
+	fixture_init(&f, &fixture_patient);
+	fixture_start(&f);
+	struct pipe *pipe = pipe_new(f.loop, 300);
+	struct pipe *cut = pipe_new(f.loop, 300);
+
+	fixture_get(&f, &whole, pipe);
+	peer_expect(&f.peer, FRAME_FILE_GET);
+	send_info(&f.peer, 1);
+	peer_send(&f.peer, FRAME_DATA, FRAME_CHANNEL_OUT, 1, bytes, sizeof bytes);
+	send_file_end(&f.peer, 1, 1000);
+	fixture_get(&f, &half, cut);
+	peer_expect(&f.peer, FRAME_FILE_GET);
+	send_info(&f.peer, 2);
+	peer_send(&f.peer, FRAME_DATA, FRAME_CHANNEL_OUT, 2, bytes, sizeof bytes);
+	peer_turns(&f.peer, 20);
+	assert_int_equal(half.infos, 1);
+	peer_hang_up(&f.peer);
+	fixture_wait_down(&f, 1);
+	assert_int_equal(half.done, 1);
+	assert_int_equal(half.err.kind, ERR_UNAVAILABLE);
+	assert_int_equal(pipe_failure(cut)->kind, ERR_UNAVAILABLE);
+	pipe_reader_free(cut);
+	assert_int_equal(whole.done, 0);
+	assert_null(pipe_failure(pipe));
+	/* And the next session has nothing to do with it. */
+	peer_start_session(&f.peer);
+	fixture_wait_ready(&f, 2);
+	size_t n = 0;
+	while (n < 1000) {
+		n += pipe_read(pipe, bytes, sizeof bytes);
+		peer_turns(&f.peer, 3);
+	}
+	assert_int_equal(n, 1000);
+	assert_int_equal(whole.done, 1);
+	assert_int_equal(whole.err.kind, ERR_NONE);
+	assert_true(pipe_is_end(pipe));
+	pipe_reader_free(pipe);
+	fixture_fini(&f);
+}
+
+static void test_get_that_has_ended_ends_with_the_guest(void **state)
+{
+	struct fixture f;
+	struct record record = {0};
+	uint8_t bytes[1000] = {0};
+
+	(void)state;
+	fixture_init(&f, &fixture_patient);
+	fixture_start(&f);
+	struct pipe *pipe = pipe_new(f.loop, 300);
+	struct guest_call *call = fixture_get(&f, &record, pipe);
+
+	peer_expect(&f.peer, FRAME_FILE_GET);
+	send_info(&f.peer, 1);
+	peer_send(&f.peer, FRAME_DATA, FRAME_CHANNEL_OUT, 1, bytes, sizeof bytes);
+	send_file_end(&f.peer, 1, 1000);
+	peer_turns(&f.peer, 20);
+	peer_hang_up(&f.peer);
+	fixture_wait_down(&f, 1);
+	assert_int_equal(record.done, 0);
+	f.driver->ops->cancel(call);
+	fixture_wait_done(&f, &record);
+	assert_int_equal(record.err.kind, ERR_CANCELLED);
+	assert_int_equal(pipe_failure(pipe)->kind, ERR_CANCELLED);
+	pipe_reader_free(pipe);
+	pipe = pipe_new(f.loop, 300);
+	record = (struct record){0};
+	peer_start_session(&f.peer);
+	fixture_wait_ready(&f, 2);
+	fixture_get(&f, &record, pipe);
+	peer_expect(&f.peer, FRAME_FILE_GET);
+	send_info(&f.peer, 1);
+	peer_send(&f.peer, FRAME_DATA, FRAME_CHANNEL_OUT, 1, bytes, sizeof bytes);
+	send_file_end(&f.peer, 1, 1000);
+	peer_turns(&f.peer, 20);
+	peer_hang_up(&f.peer);
+	fixture_wait_down(&f, 2);
+	assert_int_equal(record.done, 0);
+	f.driver->ops->close(steal_ptr(&f.guest));
+	assert_int_equal(record.done, 1);
+	assert_int_equal(pipe_failure(pipe)->kind, ERR_CANCELLED);
+	pipe_reader_free(pipe);
+	fixture_fini(&f);
+}
+
 static void test_get_gives_credit_only_as_the_pipe_drains(void **state)
 {
 	struct fixture f;
@@ -424,6 +519,8 @@ int main(void)
 		cmocka_unit_test(test_put_that_the_guest_refuses_fails_the_sender),
 		cmocka_unit_test(test_put_that_is_fine_too_early_or_miscounted_is_not_fine),
 		cmocka_unit_test(test_get_is_done_once_the_pipe_has_it_all),
+		cmocka_unit_test(test_get_that_has_ended_outlives_the_channel),
+		cmocka_unit_test(test_get_that_has_ended_ends_with_the_guest),
 		cmocka_unit_test(test_get_gives_credit_only_as_the_pipe_drains),
 		cmocka_unit_test(test_get_that_is_cut_short_or_too_long_is_an_error),
 		cmocka_unit_test(test_list_hands_on_entries_up_to_its_limit),
