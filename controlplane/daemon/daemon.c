@@ -417,6 +417,9 @@ static void on_images(void *arg, const struct err *err)
 {
 	struct daemon *d = arg;
 
+	if (err && err->kind == ERR_CANCELLED) {
+		return; /* it is stopping */
+	}
 	if (err) {
 		log_failure(LOG_LEVEL_ERR, "the images can't be read", err, "default=%s",
 			images_default(d->images));

@@ -66,7 +66,8 @@ struct images;
 /* Borrows @loop and @pool. Nothing is offered before images_refresh(). */
 struct images *images_new(
 	struct loop *loop, struct worker_pool *pool, const struct images_config *config);
-/* After worker_pool_free(). Images that others hold stay. */
+/* After worker_pool_free(). Who still waits hears ERR_CANCELLED from within it, and must not call
+ * back. Images that others hold stay. */
 void images_free(struct images *images); /* NULL is fine */
 DEFINE_CLEANUP(struct images *, images_free)
 

@@ -305,17 +305,15 @@ struct images *images_new(
 void images_free(struct images *images)
 {
 	struct entry *entry;
-	struct waiter *waiter;
+	struct err err;
 
 	if (!images) {
 		return;
 	}
 	loop_cancel_deferred(images->loop, on_not_submitted, images);
 	STAILQ_CONCAT(&images->served, &images->waiting);
-	while ((waiter = STAILQ_FIRST(&images->served))) {
-		STAILQ_REMOVE_HEAD(&images->served, link);
-		free_waiter(waiter);
-	}
+	err_set(&err, ERR_CANCELLED, "the service is shutting down");
+	serve_waiters(images, &images->served, &err);
 	while ((entry = TAILQ_FIRST(&images->entries))) {
 		drop_entry(images, entry);
 	}
