@@ -87,6 +87,9 @@ static void signal_known_process(struct hv_libvirt *hv, const char *id, void (*s
 
 	domain_name(name, hv->instance, id);
 	if (process_open(&process, name, &fd, &err) != 0) {
+		if (err.kind != ERR_NOT_FOUND) {
+			log_failure(LOG_LEVEL_ERR, "process can't be reached", &err, "sb=%s", id);
+		}
 		return;
 	}
 	send(fd);

@@ -80,18 +80,17 @@ static int find(const struct lv_target *target, const char *id, virDomainPtr *re
 	return 0;
 }
 
-static struct process find_process(
-	const struct lv_target *target, const char *instance, const char *id)
+/* All zero where there is none. Fails only when that can't be told. */
+static int find_process(const struct lv_target *target, const char *instance, const char *id,
+	struct process *ret, struct err *err)
 {
-	struct process process = {0};
 	char name[DOMAIN_NAME_BYTES];
-	struct err err;
 
+	*ret = (struct process){0};
 	domain_name(name, instance, id);
 	_cleanup_free_ char *pid_file = xasprintf("%s/%s.pid", target->pid_dir, name);
 
-	(void)process_find(pid_file, name, &process, &err);
-	return process;
+	return process_find(pid_file, name, ret, err) == 0 || err->kind != ERR_UNAVAILABLE ? 0 : -1;
 }
 
 static void copy_metadata(struct hv_facts *facts, const struct domain_metadata *metadata)
@@ -110,8 +109,11 @@ static int read_facts(const struct lv_target *target, virDomainPtr domain,
 		virDomainGetUUID(domain, ret->uuid) != 0) {
 		return lv_error_set(err, "read a domain's state");
 	}
-	struct process process = find_process(target, metadata->instance, metadata->id);
+	struct process process;
 
+	if (find_process(target, metadata->instance, metadata->id, &process, err) != 0) {
+		return -1;
+	}
 	ret->facts = (struct hv_facts){.state = domain_state(state, process.pid != 0),
 		.pid = process.pid,
 		.pid_start = process.start,
@@ -184,37 +186,39 @@ static int await_exit(int pidfd, struct err *err)
 }
 
 /* The process of a domain that libvirt doesn't know, by its command line. */
-static struct process find_lost_process(const struct lv_target *target, const char *id)
+static int find_lost_process(
+	const struct lv_target *target, const char *id, struct process *ret, struct err *err)
 {
-	struct process process = {0};
 	char name[DOMAIN_NAME_BYTES];
 	struct process_found *found;
 	size_t count;
-	struct err err;
 
-	if (!target->root || process_scan(target->root, &found, &count, &err) != 0) {
-		return process;
+	*ret = (struct process){0};
+	if (!target->root) {
+		return 0;
+	}
+	if (process_scan(target->root, &found, &count, err) != 0) {
+		return -1;
 	}
 	domain_name(name, target->instance, id);
 	for (size_t i = 0; i < count; i++) {
 		if (strcmp(found[i].domain, name) == 0) {
-			process = found[i].process;
+			*ret = found[i].process;
 		}
 	}
 	process_scan_fini(found, count);
-	return process;
+	return 0;
 }
 
-/* A pidfd of @process, or -1 where it isn't there any more. */
-static int pin(const struct lv_target *target, const char *id, const struct process *process)
+/* *ret_fd is a pidfd of @process, or -1 where it isn't there any more. */
+static int pin(const struct lv_target *target, const char *id, const struct process *process,
+	int *ret_fd, struct err *err)
 {
 	char name[DOMAIN_NAME_BYTES];
-	int fd = -1;
-	struct err err;
 
+	*ret_fd = -1;
 	domain_name(name, target->instance, id);
-	(void)process_open(process, name, &fd, &err);
-	return fd;
+	return process_open(process, name, ret_fd, err) == 0 || err->kind == ERR_NOT_FOUND ? 0 : -1;
 }
 
 int lv_domain_destroy_blocking(const struct lv_target *target, const char *id,
@@ -231,15 +235,23 @@ int lv_domain_destroy_blocking(const struct lv_target *target, const char *id,
 	}
 	/* A foreign one of that name has such a file, and such a process, too. */
 	if (is_there) {
-		struct process current = find_process(target, target->instance, id);
+		struct process current;
 
+		if (find_process(target, target->instance, id, &current, err) != 0) {
+			return -1;
+		}
 		process = current.pid ? current : process;
 	} else if (process.pid == 0 && err->sys == VIR_ERR_NO_DOMAIN) {
-		process = find_lost_process(target, id);
+		if (find_lost_process(target, id, &process, err) != 0) {
+			return -1;
+		}
 		is_lost = true;
 	}
-	_cleanup_close_ int pidfd = pin(target, id, &process);
+	_cleanup_close_ int pidfd = -1;
 
+	if (pin(target, id, &process, &pidfd, err) != 0) {
+		return -1;
+	}
 	if (is_lost && pidfd >= 0) {
 		/* Nobody has told it to end. */
 		process_kill(pidfd);
@@ -277,9 +289,13 @@ int lv_domain_set_link_blocking(
 	if (!xml || find(target, id, &domain, &metadata, err) != 0) {
 		return -1;
 	}
-	const struct process process = find_process(target, target->instance, id);
-	_cleanup_close_ int pidfd = pin(target, id, &process);
+	struct process process;
+	_cleanup_close_ int pidfd = -1;
 
+	if (find_process(target, target->instance, id, &process, err) != 0 ||
+		pin(target, id, &process, &pidfd, err) != 0) {
+		return -1;
+	}
 	if (pidfd >= 0) {
 		/* As late as can be: it must run to carry this out. */
 		process_continue(pidfd);

@@ -26,6 +26,15 @@
 #define STAT_BYTES_MAX    4096
 #define CMDLINE_BYTES_MAX (128 * 1024)
 
+/* After a failed look at a process: the want of something of ours tells nothing about it. */
+static int look_failed(struct err *err)
+{
+	if (err->sys == EMFILE || err->sys == ENFILE || err->sys == ENOMEM) {
+		err->kind = ERR_UNAVAILABLE;
+	}
+	return -1;
+}
+
 /* State letter and start time of @pid; the command name before them may hold anything. */
 static int read_stat(pid_t pid, char *ret_state, uint64_t *ret_start, struct err *err)
 {
@@ -37,7 +46,7 @@ static int read_stat(pid_t pid, char *ret_state, uint64_t *ret_start, struct err
 		/* Reading the file of a process that ends meanwhile gives ESRCH. */
 		return err->sys == ESRCH
 			       ? err_set(err, ERR_NOT_FOUND, "process %d is gone", (int)pid)
-			       : -1;
+			       : look_failed(err);
 	}
 	const char *after_name = strrchr(text, ')');
 
@@ -56,35 +65,56 @@ static bool is_dead_state(char state)
 	return state == 'Z' || state == 'X';
 }
 
-bool process_is_alive(const struct process *process)
+/* 0: it is alive. */
+static int check_alive(const struct process *process, struct err *err)
 {
 	char state;
 	uint64_t start;
-	struct err err;
 
-	return process->pid > 0 && read_stat(process->pid, &state, &start, &err) == 0 &&
-	       !is_dead_state(state) && start == process->start;
+	if (process->pid <= 0) {
+		return err_set(err, ERR_NOT_FOUND, "the process isn't known");
+	}
+	if (read_stat(process->pid, &state, &start, err) != 0) {
+		return -1;
+	}
+	return is_dead_state(state) || start != process->start
+		       ? err_set(err, ERR_NOT_FOUND, "process %d is gone", (int)process->pid)
+		       : 0;
 }
 
-/* libvirt passes "-name guest=NAME,debug-threads=on". */
-static bool runs_domain(pid_t pid, const char *name)
+bool process_is_alive(const struct process *process)
+{
+	struct err err;
+
+	return check_alive(process, &err) == 0 || err.kind == ERR_UNAVAILABLE;
+}
+
+static int read_args(pid_t pid, char **ret, size_t *ret_len, struct err *err)
 {
 	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+	return fs_read(path, CMDLINE_BYTES_MAX, ret, ret_len, err) == 0 ? 0 : look_failed(err);
+}
+
+/* 0: it does. libvirt passes "-name guest=NAME,debug-threads=on". */
+static int check_runs_domain(pid_t pid, const char *name, struct err *err)
+{
 	_cleanup_free_ char *args = NULL;
 	_cleanup_free_ char *wanted = xasprintf("guest=%s,", name);
 	size_t len;
-	struct err err;
 
-	snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
-	if (fs_read(path, CMDLINE_BYTES_MAX, &args, &len, &err) != 0) {
-		return false;
+	if (read_args(pid, &args, &len, err) != 0) {
+		return err->kind == ERR_UNAVAILABLE
+			       ? -1
+			       : err_set(err, ERR_NOT_FOUND, "process %d is gone", (int)pid);
 	}
 	for (size_t at = 0; at < len; at += strlen(args + at) + 1) {
 		if (strncmp(args + at, wanted, strlen(wanted)) == 0) {
-			return true;
+			return 0;
 		}
 	}
-	return false;
+	return err_set(err, ERR_NOT_FOUND, "process %d doesn't run %s", (int)pid, name);
 }
 
 int process_find(const char *pid_file, const char *name, struct process *ret, struct err *err)
@@ -95,7 +125,7 @@ int process_find(const char *pid_file, const char *name, struct process *ret, st
 	struct process found;
 
 	if (fs_read(pid_file, 32, &text, NULL, err) != 0) {
-		return -1;
+		return look_failed(err);
 	}
 	text[strcspn(text, "\n")] = '\0';
 	if (parse_int(text, 1, INT32_MAX, &pid, err) != 0) {
@@ -105,11 +135,28 @@ int process_find(const char *pid_file, const char *name, struct process *ret, st
 	if (read_stat(found.pid, &state, &found.start, err) != 0) {
 		return -1;
 	}
-	if (is_dead_state(state) || !runs_domain(found.pid, name)) {
-		return err_set(err, ERR_NOT_FOUND, "process %d doesn't run %s", (int)pid, name);
+	if (is_dead_state(state)) {
+		return err_set(err, ERR_NOT_FOUND, "process %d is gone", (int)pid);
+	}
+	if (check_runs_domain(found.pid, name, err) != 0) {
+		return -1;
 	}
 	*ret = found;
 	return 0;
+}
+
+static int open_pidfd(const struct process *process, struct err *err)
+{
+	int fd = pidfd_open(process->pid, 0);
+
+	if (fd >= 0) {
+		return fd;
+	}
+	if (errno == ESRCH) {
+		return err_set(err, ERR_NOT_FOUND, "process %d is gone", (int)process->pid);
+	}
+	(void)err_sys(err, errno, "open process %d", (int)process->pid);
+	return look_failed(err);
 }
 
 int process_open(const struct process *process, const char *name, int *ret_fd, struct err *err)
@@ -117,17 +164,12 @@ int process_open(const struct process *process, const char *name, int *ret_fd, s
 	if (process->pid <= 0) {
 		return err_set(err, ERR_NOT_FOUND, "the process of %s isn't known", name);
 	}
-	_cleanup_close_ int fd = pidfd_open(process->pid, 0);
+	_cleanup_close_ int fd = open_pidfd(process, err);
 
-	if (fd < 0) {
-		return errno == ESRCH ? err_set(err, ERR_NOT_FOUND, "process %d is gone",
-						(int)process->pid)
-				      : err_sys(err, errno, "open process %d", (int)process->pid);
-	}
-	/* After the descriptor: what it holds now keeps its number. */
-	if (!process_is_alive(process) || !runs_domain(process->pid, name)) {
-		return err_set(
-			err, ERR_NOT_FOUND, "process %d doesn't run %s", (int)process->pid, name);
+	/* The rest after the descriptor: what it holds now keeps its number. */
+	if (fd < 0 || check_alive(process, err) != 0 ||
+		check_runs_domain(process->pid, name, err) != 0) {
+		return -1;
 	}
 	*ret_fd = steal_fd(&fd);
 	return 0;
@@ -148,16 +190,19 @@ int64_t process_started_at_ms(const struct process *process)
 /* ---- the scan ---- */
 
 /* The kernel's name of it. /proc/PID/exe says more, but not to a daemon without CAP_SYS_PTRACE. */
-static bool is_qemu(pid_t pid)
+static int check_qemu(pid_t pid, struct err *err)
 {
 	char path[64];
 	_cleanup_free_ char *comm = NULL;
-	struct err err;
 
 	snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-	return fs_read(path, 64, &comm, NULL, &err) == 0 &&
-	       (strncmp(comm, "qemu-system-", strlen("qemu-system-")) == 0 ||
-		       strncmp(comm, "qemu-kvm", strlen("qemu-kvm")) == 0);
+	if (fs_read(path, 64, &comm, NULL, err) != 0) {
+		return look_failed(err);
+	}
+	return strncmp(comm, "qemu-system-", strlen("qemu-system-")) == 0 ||
+			       strncmp(comm, "qemu-kvm", strlen("qemu-kvm")) == 0
+		       ? 0
+		       : err_set(err, ERR_NOT_FOUND, "process %d is no QEMU", (int)pid);
 }
 
 /* Whether the path that goes on at @rest leaves where it is by "..". */
@@ -197,15 +242,6 @@ bool process_args_name(const char *args, size_t len, const char *path)
 	return false;
 }
 
-static int read_args(pid_t pid, char **ret, size_t *ret_len)
-{
-	char path[64];
-	struct err err;
-
-	snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
-	return fs_read(path, CMDLINE_BYTES_MAX, ret, ret_len, &err);
-}
-
 /* "-name guest=NAME,debug-threads=on" */
 static void read_domain(const char *args, size_t len, char ret[PROCESS_DOMAIN_BYTES])
 {
@@ -221,24 +257,29 @@ static void read_domain(const char *args, size_t len, char ret[PROCESS_DOMAIN_BY
 	}
 }
 
-/* False: it is none of those, or has just ended. */
-static bool look_at(pid_t pid, const char *root, struct process_found *ret)
+/* Fails with ERR_UNAVAILABLE, or otherwise: it is none of those, or has just ended. */
+static int look_at(pid_t pid, const char *root, struct process_found *ret, struct err *err)
 {
 	struct process_found found = {.process.pid = pid};
+	_cleanup_free_ char *args = NULL;
 	char state;
-	struct err err;
 
-	if (!is_qemu(pid) || read_args(pid, &found.args, &found.len) != 0) {
-		return false;
+	if (check_qemu(pid, err) != 0 || read_args(pid, &args, &found.len, err) != 0) {
+		return -1;
 	}
-	if (!process_args_name(found.args, found.len, root) ||
-		read_stat(pid, &state, &found.process.start, &err) != 0 || is_dead_state(state)) {
-		free(found.args);
-		return false;
+	if (!process_args_name(args, found.len, root)) {
+		return err_set(err, ERR_NOT_FOUND, "process %d is another's", (int)pid);
 	}
-	read_domain(found.args, found.len, found.domain);
+	if (read_stat(pid, &state, &found.process.start, err) != 0) {
+		return -1;
+	}
+	if (is_dead_state(state)) {
+		return err_set(err, ERR_NOT_FOUND, "process %d is gone", (int)pid);
+	}
+	read_domain(args, found.len, found.domain);
+	found.args = steal_ptr(&args);
 	*ret = found;
-	return true;
+	return 0;
 }
 
 DEFINE_CLEANUP(DIR *, closedir)
@@ -251,16 +292,23 @@ int process_scan(const char *root, struct process_found **ret, size_t *ret_count
 	size_t count = 0;
 
 	if (!dir) {
-		return err_sys(err, errno, "read /proc");
+		(void)err_sys(err, errno, "read /proc");
+		return look_failed(err);
 	}
 	for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
 		int64_t pid;
-		struct err ignored;
+		struct err why;
 
-		if (parse_int(entry->d_name, 1, INT32_MAX, &pid, &ignored) == 0 &&
-			look_at((pid_t)pid, root, &found)) {
+		if (parse_int(entry->d_name, 1, INT32_MAX, &pid, &why) != 0) {
+			continue;
+		}
+		if (look_at((pid_t)pid, root, &found, &why) == 0) {
 			all = xrealloc(all, count + 1, sizeof *all);
 			all[count++] = found;
+		} else if (why.kind == ERR_UNAVAILABLE) {
+			process_scan_fini(all, count);
+			*err = why;
+			return -1;
 		}
 	}
 	*ret = all;
@@ -279,17 +327,18 @@ void process_scan_fini(struct process_found *found, size_t count)
 int process_open_below(const struct process *process, const char *root,
 	char ret_domain[PROCESS_DOMAIN_BYTES], int *ret_fd, struct err *err)
 {
-	_cleanup_close_ int fd = pidfd_open(process->pid, 0);
+	_cleanup_close_ int fd = open_pidfd(process, err);
 	struct process_found found;
 
 	if (fd < 0) {
-		return errno == ESRCH ? err_set(err, ERR_NOT_FOUND, "process %d is gone",
-						(int)process->pid)
-				      : err_sys(err, errno, "open process %d", (int)process->pid);
+		return -1;
 	}
 	/* After the descriptor: what it holds now keeps its number. */
-	if (!look_at(process->pid, root, &found)) {
-		return err_set(err, ERR_NOT_FOUND, "process %d is gone", (int)process->pid);
+	if (look_at(process->pid, root, &found, err) != 0) {
+		return err->kind == ERR_UNAVAILABLE
+			       ? -1
+			       : err_set(err, ERR_NOT_FOUND, "process %d is gone",
+					 (int)process->pid);
 	}
 	free(found.args);
 	if (found.process.start != process->start) {

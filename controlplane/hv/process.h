@@ -4,10 +4,13 @@
  * process - the QEMU process of a domain
  *
  * Purpose: finds it, watches it and, where libvirt doesn't, stops or ends it. A number alone is
- * never trusted: a process is its number together with its start time, and before a signal is sent
- * a descriptor pins it and the command line must name the domain. Owns:    nothing. Thread:  any;
- * process_wait_blocking() on a worker. Errors:  ERR_NOT_FOUND: there is no such process (any more).
- * ERR_INTERNAL: else. Uses:    base.
+ *          never trusted: a process is its number together with its start time, and before a signal
+ *          is sent a descriptor pins it and the command line must name the domain.
+ * Owns:    nothing.
+ * Thread:  any; process_wait_blocking() on a worker.
+ * Errors:  ERR_NOT_FOUND: there is no such process (any more). ERR_UNAVAILABLE: that can't be told
+ *          now, for want of descriptors or memory; it is never taken for gone. ERR_INTERNAL: else.
+ * Uses:    base.
  */
 
 #include <stdbool.h>
@@ -23,7 +26,8 @@ struct process {
 
 /* The process that @pid_file names, if it runs the domain @name. */
 int process_find(const char *pid_file, const char *name, struct process *ret, struct err *err);
-/* False once it has exited: gone, a zombie that nobody reaps, or its number another's. */
+/* False once it has exited: gone, a zombie that nobody reaps, or its number another's. True as long
+ * as that can't be told. */
 bool process_is_alive(const struct process *process);
 /*
  * A pidfd of @process, which runs the domain @name. Close it.

@@ -1,9 +1,11 @@
 #include "tests/lib/cm.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -287,6 +289,103 @@ static void test_qemus_below_a_root_are_found_and_no_others(void **state)
 	assert_int_equal(process_started_at_ms(&(struct process){0}), 0);
 }
 
+/* ---- without descriptors ---- */
+
+#define FEW 64
+
+/* All but @free_count. */
+static size_t take_descriptors(int holders[FEW], size_t free_count, struct rlimit *ret_before)
+{
+	size_t count = 0;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, ret_before), 0);
+	const struct rlimit few = {.rlim_cur = FEW, .rlim_max = ret_before->rlim_max};
+
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	for (int fd; count < FEW && (fd = fcntl(0, F_DUPFD_CLOEXEC, 3)) >= 0;) {
+		holders[count++] = fd;
+	}
+	for (size_t i = 0; i < free_count; i++) {
+		assert_true(count > 0);
+		close(holders[--count]);
+	}
+	return count;
+}
+
+static void give_descriptors(int holders[FEW], size_t count, const struct rlimit *before)
+{
+	while (count > 0) {
+		close(holders[--count]);
+	}
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, before), 0);
+}
+
+struct outcomes {
+	struct err find, open, below, scan;
+	bool is_alive;
+};
+
+/* A live process that is looked for with @free_count descriptors left. */
+static void look_with_few(size_t free_count, struct outcomes *ret)
+{
+	_cleanup_free_ char *root = xasprintf("%s.root", pid_file);
+	_cleanup_free_ char *ours = xasprintf("file=%s/key", root);
+	char domain[PROCESS_DOMAIN_BYTES];
+	struct process_found *found = NULL;
+	size_t found_count = 0;
+	int holders[FEW];
+	struct rlimit before;
+	int fd = -1;
+	struct process process;
+	struct err err;
+	pid_t pid = spawn_called("qemu-system-test", ours, NAME);
+
+	write_pid(pid);
+	assert_ok(process_find(pid_file, NAME, &process, &err), &err);
+	*ret = (struct outcomes){0};
+	size_t count = take_descriptors(holders, free_count, &before);
+	struct process again;
+
+	ret->is_alive = process_is_alive(&process);
+	(void)process_find(pid_file, NAME, &again, &ret->find);
+	if (process_open(&process, NAME, &fd, &ret->open) == 0) {
+		close(fd);
+	}
+	if (process_open_below(&process, root, domain, &fd, &ret->below) == 0) {
+		close(fd);
+	}
+	if (process_scan(root, &found, &found_count, &ret->scan) == 0) {
+		process_scan_fini(found, found_count);
+	}
+	give_descriptors(holders, count, &before);
+	assert_int_equal(found_count, free_count > 1 ? 1 : 0);
+	end(pid);
+}
+
+static void test_what_can_t_be_seen_for_want_of_descriptors_isn_t_gone(void **state)
+{
+	struct outcomes outcomes;
+
+	(void)state;
+	look_with_few(0, &outcomes);
+	assert_true(outcomes.is_alive);
+	assert_int_equal(outcomes.find.kind, ERR_UNAVAILABLE);
+	assert_int_equal(outcomes.open.kind, ERR_UNAVAILABLE);
+	assert_int_equal(outcomes.below.kind, ERR_UNAVAILABLE);
+	assert_int_equal(outcomes.scan.kind, ERR_UNAVAILABLE);
+	/* One, which the pidfd or /proc itself takes. */
+	look_with_few(1, &outcomes);
+	assert_true(outcomes.is_alive);
+	assert_int_equal(outcomes.find.kind, ERR_NONE);
+	assert_int_equal(outcomes.open.kind, ERR_UNAVAILABLE);
+	assert_int_equal(outcomes.below.kind, ERR_UNAVAILABLE);
+	assert_int_equal(outcomes.scan.kind, ERR_UNAVAILABLE);
+	look_with_few(2, &outcomes);
+	assert_int_equal(outcomes.open.kind, ERR_NONE);
+	assert_int_equal(outcomes.below.kind, ERR_NONE);
+	assert_int_equal(outcomes.scan.kind, ERR_NONE);
+}
+
 static int set_up(void **state)
 {
 	struct err err;
@@ -324,6 +423,7 @@ int main(void)
 		cmocka_unit_test(test_a_process_is_stopped_and_goes_on),
 		cmocka_unit_test(test_a_root_is_named_by_whole_components_alone),
 		cmocka_unit_test(test_qemus_below_a_root_are_found_and_no_others),
+		cmocka_unit_test(test_what_can_t_be_seen_for_want_of_descriptors_isn_t_gone),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
