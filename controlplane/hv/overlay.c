@@ -101,6 +101,33 @@ static int run(char *const argv[], char output[OUTPUT_BYTES_MAX], struct err *er
 	return 0;
 }
 
+static int disk_full(struct err *err)
+{
+	return err_set(err, ERR_UNAVAILABLE, "the host's disk is full");
+}
+
+static bool is_full(int sys)
+{
+	return sys == ENOSPC || sys == EDQUOT;
+}
+
+bool overlay_says_full(const char *output)
+{
+	static const int errors[] = {ENOSPC, EDQUOT};
+	size_t len = strlen(output);
+
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
+		char text[128];
+		const char *error = strerror_r(errors[i], text, sizeof text);
+		size_t error_len = strlen(error);
+
+		if (len >= error_len && strcmp(output + len - error_len, error) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static int create_image(const struct hv_spec *spec, const char *path, struct err *err)
 {
 	char size[24];
@@ -113,10 +140,7 @@ static int create_image(const struct hv_spec *spec, const char *path, struct err
 	if (run(argv, output, err) == 0) {
 		return 0;
 	}
-	if (strstr(output, strerror(ENOSPC))) {
-		return err_set(err, ERR_UNAVAILABLE, "the host's disk is full");
-	}
-	return -1;
+	return overlay_says_full(output) ? disk_full(err) : -1;
 }
 
 /* Makes @path anew, empty and ours alone. */
@@ -126,8 +150,8 @@ static int renew_directory(const char *path, struct err *err)
 		return -1;
 	}
 	if (mkdir(path, 0700) != 0) {
-		return errno == ENOSPC ? err_set(err, ERR_UNAVAILABLE, "the host's disk is full")
-				       : err_sys(err, errno, "make directory %s", path);
+		return is_full(errno) ? disk_full(err)
+				      : err_sys(err, errno, "make directory %s", path);
 	}
 	return 0;
 }

@@ -16,6 +16,8 @@
  * Uses:    base, loop (to check the thread), hv.h, qemu-img.
  */
 
+#include <stdbool.h>
+
 #include "hv/hv.h"
 
 /* Replaces whatever is there. The parents of both directories must exist. */
@@ -29,3 +31,6 @@ int overlay_discard_blocking(const struct hv_paths *paths, struct err *err);
 int overlay_prepare_run_blocking(const struct hv_paths *paths, struct err *err);
 /* Removes both directories; none there is fine. */
 int overlay_remove_blocking(const struct hv_paths *paths, struct err *err);
+/* Whether the last word of qemu-img's output is that there is no room: on the disk, or in a quota.
+ */
+bool overlay_says_full(const char *output);

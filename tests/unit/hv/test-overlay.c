@@ -134,6 +134,19 @@ static void test_a_failure_says_why_and_leaves_nothing(void **state)
 	assert_int_equal(access(paths.disk_dir, F_OK), -1);
 }
 
+static void test_a_full_disk_is_told_from_other_failures(void **state)
+{
+	(void)state;
+	assert_true(overlay_says_full(
+		"qemu-img: /x/disk.qcow2: Could not write: No space left on device"));
+	assert_true(overlay_says_full(
+		"qemu-img: /x/disk.qcow2: Could not resize: Disk quota exceeded"));
+	assert_false(overlay_says_full(
+		"qemu-img: No space left on device/b: No such file or directory"));
+	assert_false(overlay_says_full("space"));
+	assert_false(overlay_says_full(""));
+}
+
 static char *in_dir(const char *name)
 {
 	return xasprintf("%s/%s", dir, name);
@@ -192,6 +205,7 @@ int main(void)
 		cmocka_unit_test(test_leftovers_are_replaced),
 		cmocka_unit_test(test_removing_twice_is_fine),
 		cmocka_unit_test(test_a_failure_says_why_and_leaves_nothing),
+		cmocka_unit_test(test_a_full_disk_is_told_from_other_failures),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
