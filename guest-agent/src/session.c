@@ -199,8 +199,8 @@ static void on_call(const struct frame *f)
 	struct partial *p = find_partial(f->stream);
 
 	if (p == NULL) {
-		if (f->stream <= last_id) {
-			session_give_up("stream numbers must rise");
+		if (f->stream - 1 != last_id) {
+			session_give_up("stream numbers must rise by one");
 			return;
 		}
 		last_id = f->stream;

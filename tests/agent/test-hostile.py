@@ -46,8 +46,13 @@ class Hostile(AgentTest):
 
     def test_stream_numbers_must_rise(self):
         request = body(("arg", "true"))
-        for first, second in ((5, 5), (5, 4), (0xffffffff, 1)):
-            self.expect_abort(frame(EXEC, first, request), frame(EXEC, second, request))
+        for numbers in ((1, 1), (1, 2, 1), (1, 2, 3, 2)):
+            self.expect_abort(*[frame(EXEC, number, request) for number in numbers])
+
+    def test_stream_numbers_are_not_skipped(self):
+        request = body(("arg", "true"))
+        for numbers in ((2,), (0xffffffff,), (1, 3), (1, 2, 4)):
+            self.expect_abort(*[frame(EXEC, number, request) for number in numbers])
 
     def test_a_number_of_an_ended_call_is_not_used_again(self):
         self.host.run("true")
