@@ -180,7 +180,10 @@ static int save_hosts(const char *name)
 	static char text[sizeof old + 256];
 	size_t len = 0;
 
-	util_read_text("/etc/hosts", old, sizeof old);
+	if (util_read_text("/etc/hosts", old, sizeof old) == (ssize_t)sizeof old - 1) {
+		errno = EFBIG; /* there may be more of it */
+		return -1;
+	}
 	for (char *line = old; *line != '\0';) {
 		size_t n = strcspn(line, "\n");
 

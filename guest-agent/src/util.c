@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -62,7 +63,22 @@ int util_write_text(const char *path, const char *text)
 
 int util_save(const char *path, const void *data, size_t len)
 {
-	return write_file(path, O_CREAT | O_TRUNC, data, len);
+	char fresh[256];
+	int n = snprintf(fresh, sizeof fresh, "%s.paddock-new", path);
+
+	if (n < 0 || (size_t)n >= sizeof fresh) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	unlink(fresh); /* of a try that was cut short */
+	if (write_file(fresh, O_CREAT | O_EXCL, data, len) != 0 || rename(fresh, path) != 0) {
+		int saved = errno;
+
+		unlink(fresh);
+		errno = saved;
+		return -1;
+	}
+	return 0;
 }
 
 ssize_t util_read_text(const char *path, char *out, size_t size)

@@ -40,7 +40,8 @@ uint64_t now_ms(void);
 
 /* Opens, writes @text in one piece and closes; for files of the kernel. Makes no file. */
 int util_write_text(const char *path, const char *text);
-/* Like it, for a file of the image: made or replaced, mode 0644. */
+/* A file of the image, made or replaced as a whole, mode 0644: on failure what was there stays. The
+ * directory must be root's alone. */
 int util_save(const char *path, const void *data, size_t len);
 /* Reads up to @size - 1 bytes and terminates them. Returns the length. */
 ssize_t util_read_text(const char *path, char *out, size_t size);
