@@ -1,75 +1,11 @@
-#include "tests/lib/http_world.h"
+#include "tests/lib/http_files.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
-#include "base/rand.h"
 #include "base/xalloc.h"
 #include "ops/op.h"
 
-/* Bodies both ways: files as bytes and as JSON, large ones, slow clients, limits. */
-
-#define OCTETS "application/octet-stream"
-#define ACCEPT "Accept: application/octet-stream\r\n"
-
-static struct http_world *h;
-static const char *id;
-static char path[512];
-
-static const char *at(const char *rest)
-{
-	snprintf(path, sizeof path, "/v1/sandboxes/%s%s", id, rest);
-	return path;
-}
-
-static void set_up_with(const struct http_config *config)
-{
-	h = http_world_new(config);
-	id = http_running(h, NULL);
-}
-
-static int set_up(void **state)
-{
-	(void)state;
-	set_up_with(NULL);
-	return 0;
-}
-
-static int set_up_small(void **state)
-{
-	const struct http_config config = {
-		.body_bytes = 1 << 20, .bodies_total_bytes = 4 << 20, .out_high_bytes = 64 << 10};
-
-	(void)state;
-	set_up_with(&config);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	http_world_free(h);
-	return 0;
-}
-
-static char *random_bytes(size_t len)
-{
-	char *bytes = xcalloc(len + 1, 1);
-
-	rand_bytes(bytes, len);
-	return bytes;
-}
-
-static struct answer *put_raw(const char *target, const void *data, size_t len)
-{
-	return http_request(h, "PUT", at(target), h->key, NULL, OCTETS, data, len);
-}
-
-static struct answer *get_raw(const char *target)
-{
-	return http_request(h, "GET", at(target), h->key, ACCEPT, NULL, NULL, 0);
-}
+/* Bodies both ways: files as bytes and as JSON, and their limits. */
 
 /* ---- what comes back is what went in ---- */
 
@@ -79,15 +15,15 @@ static void test_raw_files_come_back_equal(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
-		_cleanup_free_ char *bytes = random_bytes(lengths[i]);
-		struct answer *a = put_raw("/files?path=/tmp/a%20b", bytes, lengths[i]);
+		_cleanup_free_ char *bytes = http_files_random(lengths[i]);
+		struct answer *a = http_files_put("/files?path=/tmp/a%20b", bytes, lengths[i]);
 
 		assert_int_equal(a->status, 200);
 		assert_int_equal(atol(answer_text(a, "size_bytes")), lengths[i]);
 		assert_string_equal(answer_text(a, "path"), "/tmp/a b");
-		a = get_raw("/files?path=/tmp/a%20b");
+		a = http_files_get("/files?path=/tmp/a%20b");
 		assert_int_equal(a->status, 200);
-		assert_string_equal(answer_header(a, "Content-Type"), OCTETS);
+		assert_string_equal(answer_header(a, "Content-Type"), HTTP_OCTETS);
 		assert_int_equal(atol(answer_header(a, "X-File-Size")), lengths[i]);
 		assert_int_equal(a->len, lengths[i]);
 		assert_memory_equal(a->body, bytes, lengths[i]);
@@ -96,37 +32,37 @@ static void test_raw_files_come_back_equal(void **state)
 
 static void test_the_path_may_come_in_a_header(void **state)
 {
-	struct answer *a = http_request(h, "PUT", at("/files"), h->key,
-		"X-File-Path: /tmp/from header\r\n", OCTETS, "abc", 3);
+	struct answer *a = http_request(h, "PUT", http_files_at("/files"), h->key,
+		"X-File-Path: /tmp/from header\r\n", HTTP_OCTETS, "abc", 3);
 
 	(void)state;
 	assert_int_equal(a->status, 200);
-	a = http_request(
-		h, "GET", at("/files"), h->key, "X-File-Path: /tmp/from header\r\n", NULL, NULL, 0);
+	a = http_request(h, "GET", http_files_at("/files"), h->key,
+		"X-File-Path: /tmp/from header\r\n", NULL, NULL, 0);
 	assert_string_equal(answer_text(a, "content"), "abc");
-	assert_int_equal(http_get(h, h->key, at("/files"))->status, 400);
+	assert_int_equal(http_get(h, h->key, http_files_at("/files"))->status, 400);
 }
 
 static void test_json_files(void **state)
 {
-	struct answer *a = http_json(h, "PUT", at("/files"), h->key,
+	struct answer *a = http_json(h, "PUT", http_files_at("/files"), h->key,
 		"{\"path\":\"/tmp/t\",\"content\":\"gr\\u00fc\\u00df\\u0000x\"}");
 
 	(void)state;
 	assert_int_equal(a->status, 200);
 	assert_string_equal(answer_text(a, "size_bytes"), "8");
-	a = http_get(h, h->key, at("/files?path=/tmp/t"));
+	a = http_get(h, h->key, http_files_at("/files?path=/tmp/t"));
 	assert_int_equal(a->status, 200);
 	assert_non_null(strstr(a->body, "\"content\":\"gr\xc3\xbc\xc3\x9f\\u0000x\""));
 	assert_null(answer_text(a, "content_base64"));
 
-	a = http_json(h, "PUT", at("/files"), h->key,
+	a = http_json(h, "PUT", http_files_at("/files"), h->key,
 		"{\"path\":\"/tmp/b\",\"content_base64\":\"/wABgA==\"}");
 	assert_string_equal(answer_text(a, "size_bytes"), "4");
-	a = http_get(h, h->key, at("/files?path=/tmp/b"));
+	a = http_get(h, h->key, http_files_at("/files?path=/tmp/b"));
 	assert_string_equal(answer_text(a, "content_base64"), "/wABgA==");
 	assert_null(answer_text(a, "content"));
-	a = http_get(h, h->key, at("/files?path=/tmp/t&offset=2&length=2"));
+	a = http_get(h, h->key, http_files_at("/files?path=/tmp/t&offset=2&length=2"));
 	assert_string_equal(answer_text(a, "content"), "\xc3\xbc");
 }
 
@@ -138,7 +74,7 @@ static void test_writes_need_one_content(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bodies); i++) {
-		struct answer *a = http_json(h, "PUT", at("/files"), h->key, bodies[i]);
+		struct answer *a = http_json(h, "PUT", http_files_at("/files"), h->key, bodies[i]);
 
 		assert_int_equal(a->status, 400);
 	}
@@ -147,13 +83,13 @@ static void test_writes_need_one_content(void **state)
 
 static void test_what_the_guest_refuses_has_its_word(void **state)
 {
-	struct answer *a = http_get(h, h->key, at("/files?path=/tmp/none"));
+	struct answer *a = http_get(h, h->key, http_files_at("/files?path=/tmp/none"));
 
 	(void)state;
 	assert_int_equal(a->status, 404);
 	assert_string_equal(answer_text(a, "error.type"), "not_found");
 	assert_string_equal(answer_text(a, "error.code"), "not_found");
-	a = get_raw("/files?path=/tmp/none");
+	a = http_files_get("/files?path=/tmp/none");
 	assert_int_equal(a->status, 404);
 	assert_string_equal(answer_text(a, "error.code"), "not_found");
 }
@@ -163,19 +99,19 @@ static void test_directories_are_listed(void **state)
 	struct answer *a;
 
 	(void)state;
-	put_raw("/files?path=/d/one", "1", 1);
-	put_raw("/files?path=/d/two%FF", "22", 2);
-	a = http_get(h, h->key, at("/files?path=/d&list=true"));
+	http_files_put("/files?path=/d/one", "1", 1);
+	http_files_put("/files?path=/d/two%FF", "22", 2);
+	a = http_get(h, h->key, http_files_at("/files?path=/d&list=true"));
 	assert_int_equal(a->status, 200);
 	assert_string_equal(answer_text(a, "truncated"), "false");
 	assert_string_equal(answer_text(a, "entries.0.name"), "one");
 	assert_string_equal(answer_text(a, "entries.0.type"), "file");
 	assert_string_equal(answer_text(a, "entries.1.name"), "two\xef\xbf\xbd");
 	assert_string_equal(answer_text(a, "entries.1.name_base64"), "dHdv/w==");
-	a = http_get(h, h->key, at("/files?path=/d&list=true&limit=1"));
+	a = http_get(h, h->key, http_files_at("/files?path=/d&list=true&limit=1"));
 	assert_string_equal(answer_text(a, "truncated"), "true");
 	assert_null(answer_text(a, "entries.1"));
-	a = http_get(h, h->key, at("/files?path=/d/two%ff"));
+	a = http_get(h, h->key, http_files_at("/files?path=/d/two%ff"));
 	assert_string_equal(answer_text(a, "content"), "22");
 }
 
@@ -184,8 +120,9 @@ static void test_head_of_a_file_sends_none_of_it(void **state)
 	struct answer *a;
 
 	(void)state;
-	put_raw("/files?path=/tmp/h", "12345", 5);
-	a = http_request(h, "HEAD", at("/files?path=/tmp/h"), h->key, ACCEPT, NULL, NULL, 0);
+	http_files_put("/files?path=/tmp/h", "12345", 5);
+	a = http_request(h, "HEAD", http_files_at("/files?path=/tmp/h"), h->key, HTTP_ACCEPT_OCTETS,
+		NULL, NULL, 0);
 	assert_int_equal(a->status, 200);
 	assert_string_equal(answer_header(a, "X-File-Size"), "5");
 	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 0);
@@ -195,30 +132,30 @@ static void test_head_of_a_file_sends_none_of_it(void **state)
 
 static void test_stdin_reaches_the_command(void **state)
 {
-	struct answer *a = http_json(
-		h, "POST", at("/exec"), h->key, "{\"args\":[\"cat\"],\"stdin\":\"text\"}");
+	struct answer *a = http_json(h, "POST", http_files_at("/exec"), h->key,
+		"{\"args\":[\"cat\"],\"stdin\":\"text\"}");
 
 	(void)state;
 	assert_string_equal(answer_text(a, "stdout"), "text");
-	a = http_json(
-		h, "POST", at("/exec"), h->key, "{\"command\":\"cat\",\"stdin_base64\":\"/w==\"}");
+	a = http_json(h, "POST", http_files_at("/exec"), h->key,
+		"{\"command\":\"cat\",\"stdin_base64\":\"/w==\"}");
 	assert_string_equal(answer_text(a, "stdout"), "\xef\xbf\xbd");
 	assert_string_equal(answer_text(a, "stdout_base64"), "/w==");
-	a = http_request(h, "POST", at("/exec?args=cat&timeout_ms=60000&env.A=b"), h->key, NULL,
-		OCTETS, "raw", 3);
+	a = http_request(h, "POST", http_files_at("/exec?args=cat&timeout_ms=60000&env.A=b"),
+		h->key, NULL, HTTP_OCTETS, "raw", 3);
 	assert_string_equal(answer_text(a, "stdout"), "raw");
-	a = http_request(
-		h, "POST", at("/exec?args=echo&args=a%26b&args=c"), h->key, NULL, OCTETS, "", 0);
+	a = http_request(h, "POST", http_files_at("/exec?args=echo&args=a%26b&args=c"), h->key,
+		NULL, HTTP_OCTETS, "", 0);
 	assert_string_equal(answer_text(a, "stdout"), "a&b c\n");
-	a = http_json(h, "POST", at("/exec"), h->key,
+	a = http_json(h, "POST", http_files_at("/exec"), h->key,
 		"{\"command\":\"cat\",\"stdin\":\"\",\"stdin_base64\":\"\"}");
 	assert_int_equal(a->status, 400);
-	assert_int_equal(http_json(h, "POST", at("/exec"), h->key,
+	assert_int_equal(http_json(h, "POST", http_files_at("/exec"), h->key,
 				 "{\"command\":\"true\",\"args\":[\"true\"]}")
 				 ->status,
 		400);
-	assert_int_equal(http_json(h, "POST", at("/exec"), h->key, "{}")->status, 400);
-	assert_int_equal(http_json(h, "POST", at("/exec"), h->key,
+	assert_int_equal(http_json(h, "POST", http_files_at("/exec"), h->key, "{}")->status, 400);
+	assert_int_equal(http_json(h, "POST", http_files_at("/exec"), h->key,
 				 "{\"command\":\"true\",\"timeout_ms\":3600001}")
 				 ->status,
 		400);
@@ -227,125 +164,33 @@ static void test_stdin_reaches_the_command(void **state)
 static void test_outputs_are_capped_and_codes_kept(void **state)
 {
 	struct answer *a = http_json(
-		h, "POST", at("/exec"), h->key, "{\"command\":\"bytes 5000\"}");
+		h, "POST", http_files_at("/exec"), h->key, "{\"command\":\"bytes 5000\"}");
 
 	(void)state;
 	assert_int_equal(a->status, 200);
 	assert_string_equal(answer_text(a, "truncated"), "true");
 	assert_int_equal(strlen(answer_text(a, "stdout")), h->w->config.exec_output_cap);
-	a = http_json(h, "POST", at("/exec"), h->key, "{\"command\":\"exit 7\"}");
+	a = http_json(h, "POST", http_files_at("/exec"), h->key, "{\"command\":\"exit 7\"}");
 	assert_string_equal(answer_text(a, "exit_code"), "7");
-	a = http_json(h, "POST", at("/exec"), h->key, "{\"command\":\"kill 9\"}");
+	a = http_json(h, "POST", http_files_at("/exec"), h->key, "{\"command\":\"kill 9\"}");
 	assert_string_equal(answer_text(a, "exit_code"), "137");
 	assert_string_equal(answer_text(a, "signal"), "9");
 }
-
-/* ---- slow and broken downloads ---- */
-
-static void put_large(size_t len)
-{
-	/* In pieces: one body is smaller. */
-	_cleanup_free_ char *bytes = random_bytes(512 << 10);
-
-	for (size_t offset = 0; offset < len; offset += 512 << 10) {
-		_cleanup_free_ char *target = xasprintf(
-			"/files?path=/tmp/large&offset=%zu", offset);
-
-		assert_int_equal(put_raw(target, bytes, 512 << 10)->status, 200);
-	}
-}
-
-/* A client that doesn't read holds the guest up instead of filling the daemon. The file is larger
- * than what the kernel keeps for both sockets. */
-static void test_a_slow_client_holds_the_guest_up(void **state)
-{
-	struct client *c = client_new(h);
-	const size_t len = 32u << 20;
-
-	(void)state;
-	put_large(len);
-	client_request(c, "GET", at("/files?path=/tmp/large"), h->key, ACCEPT, NULL, NULL, 0);
-	WORLD_UNTIL(h->w, fake_guest_calls(h->w->guests, FAKE_GUEST_GET) == 1);
-	world_run(h->w, 300);
-	/* It would be through by now. */
-	assert_int_equal(fake_guest_call_count(h->w->guests), 1);
-
-	struct answer *a = client_answer(c, false);
-
-	assert_false(a->is_cut);
-	assert_int_equal(a->len, len);
-	answer_free(a);
-	client_free(c);
-}
-
-static void test_leaving_a_download_ends_it(void **state)
-{
-	struct client *c = client_new(h);
-
-	(void)state;
-	put_large(16u << 20);
-	client_request(c, "GET", at("/files?path=/tmp/large"), h->key, ACCEPT, NULL, NULL, 0);
-	WORLD_UNTIL(h->w, (client_poll(c), evbuffer_get_length(c->in) > 100000));
-	client_reset(c);
-	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 0);
-	WORLD_UNTIL(h->w, http_server_pending(h->server) == 0);
-}
-
-static void test_a_download_that_breaks_is_cut(void **state)
-{
-	struct client *c = client_new(h);
-
-	(void)state;
-	put_large(16u << 20);
-	client_request(c, "GET", at("/files?path=/tmp/large"), h->key, ACCEPT, NULL, NULL, 0);
-	WORLD_UNTIL(h->w, (client_poll(c), evbuffer_get_length(c->in) > 100000));
-	fake_guest_drop(h->w->guests, id, 0);
-
-	struct answer *a = client_answer(c, false);
-
-	assert_int_equal(a->status, 200);
-	assert_true(a->is_cut);
-	answer_free(a);
-	client_free(c);
-}
-
-/* Without chunks the end of the connection is the end of the file, so it has to end otherwise. */
-static void test_a_download_that_breaks_is_reset_for_old_clients(void **state)
-{
-	struct client *c = client_new(h);
-	char bytes[65536];
-	ssize_t n;
-
-	(void)state;
-	put_large(16u << 20);
-	_cleanup_free_ char *text = xasprintf(
-		"GET %s HTTP/1.0\r\nHost: localhost\r\nx-api-key: %s\r\n" ACCEPT "\r\n",
-		at("/files?path=/tmp/large"), h->key);
-	client_send(c, text, strlen(text));
-	WORLD_UNTIL(h->w, (client_poll(c), evbuffer_get_length(c->in) > 100000));
-	fake_guest_drop(h->w->guests, id, 0);
-	WORLD_UNTIL(h->w,
-		(n = recv(c->fd, bytes, sizeof bytes, 0)) <= 0 && (n == 0 || errno != EAGAIN));
-	assert_int_equal(n, -1);
-	assert_int_equal(errno, ECONNRESET);
-	client_free(c);
-}
-
 /* ---- limits ---- */
 
 static void test_a_body_over_the_limit_is_413(void **state)
 {
 	const size_t max = 1 << 20;
-	_cleanup_free_ char *bytes = random_bytes(4 * max);
-	struct answer *a = put_raw("/files?path=/tmp/x", bytes, max);
+	_cleanup_free_ char *bytes = http_files_random(4 * max);
+	struct answer *a = http_files_put("/files?path=/tmp/x", bytes, max);
 
 	(void)state;
 	assert_int_equal(a->status, 200);
-	a = put_raw("/files?path=/tmp/x", bytes, max + 1);
+	a = http_files_put("/files?path=/tmp/x", bytes, max + 1);
 	assert_int_equal(a->status, 413);
 	assert_string_equal(answer_text(a, "error.type"), "too_large");
 	assert_non_null(strstr(answer_text(a, "error.message"), "1048576"));
-	a = put_raw("/files?path=/tmp/x", bytes, 4 * max);
+	a = http_files_put("/files?path=/tmp/x", bytes, 4 * max);
 	assert_int_equal(a->status, 413);
 	assert_string_equal(answer_text(a, "error.type"), "too_large");
 }
@@ -354,7 +199,7 @@ static void test_bodies_together_are_bounded(void **state)
 {
 	struct client *clients[8];
 	const size_t len = 1000 * 1000;
-	_cleanup_free_ char *bytes = random_bytes(len);
+	_cleanup_free_ char *bytes = http_files_random(len);
 	unsigned refused = 0;
 
 	(void)state;
@@ -363,8 +208,8 @@ static void test_bodies_together_are_bounded(void **state)
 		_cleanup_free_ char *length = xasprintf("Content-Length: %zu\r\n", len);
 
 		clients[i] = client_new(h);
-		client_request(clients[i], "PUT", at("/files?path=/tmp/x"), h->key, length, OCTETS,
-			NULL, 0);
+		client_request(clients[i], "PUT", http_files_at("/files?path=/tmp/x"), h->key,
+			length, HTTP_OCTETS, NULL, 0);
 		client_send(clients[i], bytes, len - 1);
 		world_run(h->w, 20);
 	}
@@ -389,27 +234,27 @@ static void test_bodies_together_are_bounded(void **state)
 	}
 	assert_in_range(refused, 3, 5);
 	/* Nothing of it is held any more. */
-	assert_int_equal(put_raw("/files?path=/tmp/x", bytes, len)->status, 200);
+	assert_int_equal(http_files_put("/files?path=/tmp/x", bytes, len)->status, 200);
 }
 
 /* Those that leave in the middle of a body give back what they held. */
 static void test_unfinished_bodies_are_given_back(void **state)
 {
 	const size_t len = 1000 * 1000;
-	_cleanup_free_ char *bytes = random_bytes(len);
+	_cleanup_free_ char *bytes = http_files_random(len);
 
 	(void)state;
 	for (int i = 0; i < 20; i++) {
 		struct client *c = client_new(h);
 
-		client_request(c, "PUT", at("/files?path=/tmp/x"), h->key,
-			"Content-Length: 1000000\r\n", OCTETS, NULL, 0);
+		client_request(c, "PUT", http_files_at("/files?path=/tmp/x"), h->key,
+			"Content-Length: 1000000\r\n", HTTP_OCTETS, NULL, 0);
 		client_send(c, bytes, len - 1);
 		world_run(h->w, 10);
 		client_free(c);
 		world_run(h->w, 10);
 	}
-	assert_int_equal(put_raw("/files?path=/tmp/x", bytes, len)->status, 200);
+	assert_int_equal(http_files_put("/files?path=/tmp/x", bytes, len)->status, 200);
 }
 
 static void test_large_files_do_not_fit_into_json(void **state)
@@ -417,11 +262,11 @@ static void test_large_files_do_not_fit_into_json(void **state)
 	struct answer *a;
 
 	(void)state;
-	put_large(2u << 20);
-	a = http_get(h, h->key, at("/files?path=/tmp/large"));
+	http_files_put_large(2u << 20);
+	a = http_get(h, h->key, http_files_at("/files?path=/tmp/large"));
 	assert_int_equal(a->status, 413);
 	assert_non_null(strstr(answer_text(a, "error.message"), "octet-stream"));
-	a = http_get(h, h->key, at("/files?path=/tmp/large&length=500000"));
+	a = http_get(h, h->key, http_files_at("/files?path=/tmp/large&length=500000"));
 	assert_int_equal(a->status, 200);
 	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 0);
 }
@@ -436,98 +281,39 @@ static void test_json_bodies_are_smaller_than_raw_ones(void **state)
 	(void)state;
 	memset(body, ' ', len);
 	memcpy(body, json, sizeof json - 1);
-	a = http_request(h, "PUT", at("/files"), h->key, NULL, "application/json", body, len);
+	a = http_request(
+		h, "PUT", http_files_at("/files"), h->key, NULL, "application/json", body, len);
 	assert_int_equal(a->status, 413);
 	assert_non_null(strstr(answer_text(a, "error.message"), "octet-stream"));
-	a = http_request(h, "PUT", at("/files"), h->key, NULL, "application/json", body, len - 1);
+	a = http_request(
+		h, "PUT", http_files_at("/files"), h->key, NULL, "application/json", body, len - 1);
 	assert_int_equal(a->status, 200);
-	assert_int_equal(put_raw("/files?path=/tmp/x", body, len)->status, 200);
+	assert_int_equal(http_files_put("/files?path=/tmp/x", body, len)->status, 200);
 }
 
-/* An answer as bytes is written in pieces; what was sent behind its request comes after. */
-static void test_a_download_and_what_is_pipelined_behind_it(void **state)
-{
-	struct client *c = client_new(h);
-
-	(void)state;
-	put_large(4u << 20);
-	client_request(c, "GET", at("/files?path=/tmp/large"), h->key, ACCEPT, NULL, NULL, 0);
-	client_request(c, "GET", "/healthz", NULL, NULL, NULL, NULL, 0);
-	struct answer *a = client_answer(c, false);
-
-	assert_int_equal(a->len, 4u << 20);
-	answer_free(a);
-	a = client_answer(c, false);
-	assert_string_equal(answer_text(a, "status"), "ok");
-	answer_free(a);
-	client_free(c);
-}
-
-/* Who stops the server waits for answers that are on their way. */
-static void test_an_unread_answer_is_pending(void **state)
-{
-	struct client *c = client_new(h);
-
-	(void)state;
-	put_large(15u << 20);
-	client_request(c, "GET", at("/files?path=/tmp/large"), h->key, NULL, NULL, NULL, 0);
-	WORLD_UNTIL(h->w, fake_guest_calls(h->w->guests, FAKE_GUEST_GET) == 1 &&
-				  fake_guest_call_count(h->w->guests) == 0);
-	world_run(h->w, 50);
-	assert_int_equal(http_server_pending(h->server), 1);
-
-	struct answer *a = client_answer(c, false);
-
-	assert_int_equal(a->status, 200);
-	assert_false(a->is_cut);
-	WORLD_UNTIL(h->w, http_server_pending(h->server) == 0);
-	answer_free(a);
-	client_free(c);
-}
-
-/* HTTP/1.0 has no chunks: the end of the connection is the end of the answer. */
-static void test_old_clients_get_files_until_the_end(void **state)
-{
-	static const size_t lengths[] = {0, 1, 2u << 20};
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
-		_cleanup_free_ char *bytes = random_bytes(lengths[i]);
-		struct client *c = client_new(h);
-		_cleanup_free_ char *text = NULL;
-
-		put_raw("/files?path=/tmp/old", bytes, lengths[i]);
-		text = xasprintf("GET %s HTTP/1.0\r\nHost: localhost\r\nx-api-key: %s\r\n" ACCEPT
-				 "\r\n",
-			at("/files?path=/tmp/old"), h->key);
-		client_send(c, text, strlen(text));
-		WORLD_UNTIL(h->w, (client_poll(c), c->is_eof));
-
-		size_t head = (size_t)evbuffer_search(c->in, "\r\n\r\n", 4, NULL).pos + 4;
-
-		assert_int_equal(evbuffer_get_length(c->in), head + lengths[i]);
-		evbuffer_drain(c->in, head);
-		if (lengths[i] > 0) {
-			assert_memory_equal(evbuffer_pullup(c->in, -1), bytes, lengths[i]);
-		}
-		client_free(c);
-	}
-	assert_int_equal(http_server_pending(h->server), 0);
-}
-
-/* Files on their way into JSON are held as well. */
+/* An answer as bytes is written in pieces; what was sent behind its request comes after. */ /* Files
+												on
+												their
+												way
+												into
+												JSON
+												are
+												held
+												as
+												well.
+											      */
 static void test_collected_files_are_bounded_together(void **state)
 {
 	struct client *clients[8];
 	unsigned refused = 0;
 
 	(void)state;
-	put_large(1u << 20);
+	http_files_put_large(1u << 20);
 	h->ops->config.bodies_total_bytes = 4 << 20;
 	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
 		clients[i] = client_new(h);
-		client_request(clients[i], "GET", at("/files?path=/tmp/large"), h->key, NULL, NULL,
-			NULL, 0);
+		client_request(clients[i], "GET", http_files_at("/files?path=/tmp/large"), h->key,
+			NULL, NULL, NULL, 0);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
 		struct answer *a = client_answer(clients[i], false);
@@ -550,9 +336,10 @@ static void test_what_is_thrown_away_is_not_counted(void **state)
 	uint64_t most = 0;
 
 	(void)state;
-	put_large(15u << 20);
+	http_files_put_large(15u << 20);
 	fake_guest_ignore_cancel(h->w->guests);
-	client_request(c, "GET", at("/files?path=/tmp/large"), h->key, NULL, NULL, NULL, 0);
+	client_request(
+		c, "GET", http_files_at("/files?path=/tmp/large"), h->key, NULL, NULL, NULL, 0);
 	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 1);
 	WORLD_UNTIL(h->w, (most = MAX(most, h->ops->collected_bytes),
 				  fake_guest_call_count(h->w->guests) == 0));
@@ -569,8 +356,8 @@ static void test_what_is_thrown_away_is_not_counted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-#define S(name) cmocka_unit_test_setup_teardown(name, set_up_small, tear_down)
+#define T(name) cmocka_unit_test_setup_teardown(name, http_files_set_up, http_tear_down)
+#define S(name) cmocka_unit_test_setup_teardown(name, http_files_set_up_small, http_tear_down)
 		T(test_raw_files_come_back_equal),
 		T(test_the_path_may_come_in_a_header),
 		T(test_json_files),
@@ -580,18 +367,11 @@ int main(void)
 		T(test_head_of_a_file_sends_none_of_it),
 		T(test_stdin_reaches_the_command),
 		T(test_outputs_are_capped_and_codes_kept),
-		S(test_a_slow_client_holds_the_guest_up),
-		T(test_leaving_a_download_ends_it),
-		T(test_a_download_that_breaks_is_cut),
-		T(test_a_download_that_breaks_is_reset_for_old_clients),
 		S(test_a_body_over_the_limit_is_413),
 		S(test_bodies_together_are_bounded),
 		S(test_unfinished_bodies_are_given_back),
 		S(test_large_files_do_not_fit_into_json),
 		T(test_json_bodies_are_smaller_than_raw_ones),
-		T(test_a_download_and_what_is_pipelined_behind_it),
-		T(test_an_unread_answer_is_pending),
-		T(test_old_clients_get_files_until_the_end),
 		S(test_collected_files_are_bounded_together),
 		S(test_what_is_thrown_away_is_not_counted),
 #undef T
