@@ -146,6 +146,13 @@ static void on_boot_timer(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	if (pause_check(sb, &err) != 0) {
+		err_set(&err, ERR_UNAVAILABLE,
+			"the virtual machine was paused while it was starting, since its disk "
+			"can't be written on the host");
+		boot_failed(sb, &err);
+		return;
+	}
 	err_set(&err, ERR_TIMEOUT,
 		"the guest's agent didn't report within %" PRIu64 " seconds of the start",
 		(sb->all->config.boot_timeout_ms + 999) / 1000);

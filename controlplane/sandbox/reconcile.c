@@ -35,29 +35,6 @@ bool sandbox_is_busy(const struct sandbox *sb)
 
 /* ---- acting on a live row ---- */
 
-static void on_resumed(void *arg, const struct err *err)
-{
-	struct sandbox *sb = arg;
-
-	sb->is_resume_call_due = false;
-	if (err) {
-		log_failure(LOG_LEVEL_WARN, "sandbox is paused, will retry to resume it", err,
-			"sb=%s", sb->row->id);
-	}
-	sandbox_release(sb);
-}
-
-static void resume(struct sandbox *sb)
-{
-	struct hv *hv = sb->all->hv;
-
-	if (!sb->is_resume_call_due) {
-		sandbox_hold(sb);
-		sb->is_resume_call_due = true;
-		hv->ops->resume(hv, sb->row->id, on_resumed, sb);
-	}
-}
-
 static void attach(struct sandbox *sb, const struct hv_facts *facts)
 {
 	sb->has_domain = true;
@@ -65,6 +42,11 @@ static void attach(struct sandbox *sb, const struct hv_facts *facts)
 	channel_sync(sb);
 	extend_fix_metadata(sb, facts->expires_at_ms);
 	egress_update(sb);
+	if (facts->state == HV_DOMAIN_PAUSED) {
+		pause_begun(sb);
+	} else {
+		pause_over(sb);
+	}
 }
 
 static void on_reaped(void *arg, const struct err *err)
@@ -118,9 +100,6 @@ static void keep_diskless(struct sandbox *sb, const struct hv_facts *facts)
 	sb->task = TASK_NONE;
 	note_diskless(sb);
 	attach(sb, facts);
-	if (facts->state == HV_DOMAIN_PAUSED) {
-		resume(sb);
-	}
 }
 
 static void act_on_row(
@@ -128,11 +107,8 @@ static void act_on_row(
 {
 	switch (action) {
 	case RECONCILE_ATTACH:
-		attach(sb, facts);
-		break;
 	case RECONCILE_RESUME:
 		attach(sb, facts);
-		resume(sb);
 		break;
 	case RECONCILE_DISKLESS:
 		keep_diskless(sb, facts);

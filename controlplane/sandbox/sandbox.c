@@ -177,6 +177,7 @@ struct sandbox *sandbox_new(
 	paths_init(&sb->paths, all->config.state_dir, all->config.run_dir, row->id);
 	boot_init(sb);
 	restart_init(sb);
+	pause_init(sb);
 	sandbox_plan_init(sb);
 	TAILQ_INSERT_TAIL(&all->live, sb, link);
 	all->count++;
@@ -193,6 +194,7 @@ static void sandbox_free(struct sandbox *sb)
 	egress_fini(sb);
 	extend_fini(sb);
 	sandbox_plan_fini(sb);
+	pause_fini(sb);
 	restart_fini(sb);
 	boot_fini(sb);
 	ASSERT(TAILQ_EMPTY(&sb->calls) && TAILQ_EMPTY(&sb->waits) && TAILQ_EMPTY(&sb->extends));
@@ -414,10 +416,23 @@ static void on_hv_event(void *arg, const char *id, enum hv_event event)
 	struct sandboxes *all = arg;
 	struct sandbox *sb = all->config.is_inspection ? NULL : sandbox_find_id(all, id);
 
-	if (sb && (event == HV_EVENT_STOPPED || event == HV_EVENT_LOST)) {
-		sandbox_domain_ended(sb, event == HV_EVENT_LOST ? "lost" : "guest_shutdown");
+	if (!sb) {
+		return;
 	}
-	/* A pause is looked at with the next reconciliation: its cause needs time to go away. */
+	switch (event) {
+	case HV_EVENT_STOPPED:
+		sandbox_domain_ended(sb, "guest_shutdown");
+		break;
+	case HV_EVENT_LOST:
+		sandbox_domain_ended(sb, "lost");
+		break;
+	case HV_EVENT_PAUSED:
+		pause_begun(sb);
+		break;
+	case HV_EVENT_RESUMED:
+		pause_over(sb);
+		break;
+	}
 }
 
 static void on_hv_late(void *arg, const char *id)

@@ -11,6 +11,9 @@ int call_check(struct sandbox *sb, struct err *err)
 			"%d operations are under way in this sandbox, which is the limit",
 			SANDBOX_CALLS_MAX);
 	}
+	if (pause_check(sb, err) != 0) {
+		return -1;
+	}
 	if (!channel_is_ready(sb)) {
 		return err_set(err, ERR_UNAVAILABLE, "the guest's agent is not answering");
 	}
@@ -37,6 +40,11 @@ const struct err *call_end(struct sandbox_call *call, const struct err *err, str
 	/* The channel is closed, or breaks, when the sandbox ends: that is the cause to name. */
 	if ((err->kind == ERR_CANCELLED || err->kind == ERR_UNAVAILABLE) &&
 		sandbox_check_running(sb, storage) != 0) {
+		return storage;
+	}
+	/* A guest that stands is silent. */
+	if ((err->kind == ERR_UNAVAILABLE || err->kind == ERR_TIMEOUT) &&
+		pause_check(sb, storage) != 0) {
 		return storage;
 	}
 	return err;

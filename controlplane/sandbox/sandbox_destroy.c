@@ -175,6 +175,7 @@ void sandbox_domain_ended(struct sandbox *sb, const char *reason)
 		return;
 	}
 	sb->has_domain = false;
+	pause_forget(sb);
 	(void)sandbox_check_running(sb, &err);
 	extend_end_all(sb, &err);
 	channel_close(sb);
@@ -204,6 +205,7 @@ void sandbox_undo_domain(void *arg)
 	struct hv *hv = sb->all->hv;
 
 	sb->has_domain = false;
+	pause_forget(sb);
 	hv->ops->destroy(hv, sb->row->id, on_domain_undone, sb);
 }
 

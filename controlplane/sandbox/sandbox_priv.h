@@ -41,6 +41,9 @@ enum stop_phase { STOP_IDLE, STOP_ASKED, STOP_KILLING };
 /* What of the plan waits for the channel to be READY. */
 enum boot_wait { BOOT_WAITS_FOR_NOTHING, BOOT_WAITS_TO_GO_ON, BOOT_WAITS_TO_CONFIGURE };
 
+/* Whether the host has paused the domain, see pause.c. */
+enum pause_state { PAUSE_NONE, PAUSE_STANDS, PAUSE_GOES };
+
 struct extend_request; /* extend.c */
 struct strays_call;    /* strays.c */
 
@@ -95,8 +98,13 @@ struct sandbox {
 	size_t extend_count;
 	struct event *extend_timer;
 
-	bool is_resume_call_due; /* reconcile.c */
-	bool holds_uid;          /* beyond its end: a call that timed out may still use it */
+	/* pause.c */
+	enum pause_state pause;
+	bool is_resume_call_due;
+	unsigned pause_tries;
+	struct event *pause_timer;
+
+	bool holds_uid; /* beyond its end: a call that timed out may still use it */
 
 	TAILQ_HEAD(, sandbox_wait) waits;
 	bool is_telling;
@@ -271,6 +279,19 @@ void egress_update(struct sandbox *sb);
 /* A call for it that had timed out may have taken effect. */
 void egress_lost_track(struct sandbox *sb);
 bool sandbox_has_network(const struct sandbox *sb);
+
+/* ---- pause.c: a domain that the host has paused ---- */
+
+void pause_init(struct sandbox *sb);
+void pause_fini(struct sandbox *sb);
+/* It stands: it is resumed until it goes. Twice is fine. */
+void pause_begun(struct sandbox *sb);
+/* It goes, or has done so all the time. */
+void pause_over(struct sandbox *sb);
+/* The domain is about to end, or has. */
+void pause_forget(struct sandbox *sb);
+/* -1: the guest can't answer now, for that. */
+int pause_check(const struct sandbox *sb, struct err *err);
 
 /* ---- reaper.c ---- */
 

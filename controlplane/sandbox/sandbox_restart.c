@@ -87,6 +87,7 @@ static void kill_domain(struct sandbox *sb)
 	evtimer_del(sb->stop_timer);
 	channel_close(sb);
 	sb->has_domain = false;
+	pause_forget(sb);
 	hv->ops->destroy(hv, sb->row->id, on_stopped, sb);
 }
 

@@ -172,6 +172,11 @@ int sandbox_note_reason(struct sandbox *sb, const char *reason, struct err *err)
 	if (store_sandbox_set_state(sb->all->store, row->id, &change, err) != 0) {
 		return -1;
 	}
-	copy_text(&row->reason, reason);
+	sandbox_assume_reason(sb, reason);
 	return 0;
+}
+
+void sandbox_assume_reason(struct sandbox *sb, const char *reason)
+{
+	copy_text(&sb->row->reason, reason[0] ? reason : NULL);
 }

@@ -66,5 +66,7 @@ int sandbox_set_state(
 	struct sandbox *sb, enum sandbox_state to, const char *reason, struct err *err);
 /* The move alone: the row can't be written and still says what was before. */
 void sandbox_assume_state(struct sandbox *sb, enum sandbox_state to, const char *reason);
-/* A reason for the record of one that goes on as it is. */
+/* A reason for the record of one that goes on as it is; "" clears it. */
 int sandbox_note_reason(struct sandbox *sb, const char *reason, struct err *err);
+/* The same, where the row can't be written: this process alone knows it. */
+void sandbox_assume_reason(struct sandbox *sb, const char *reason);

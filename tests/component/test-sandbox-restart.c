@@ -337,9 +337,62 @@ static void test_a_paused_domain_is_resumed(void **state)
 	WORLD_UNTIL(w, fake_hv_calls(w->hv, FAKE_HV_RESUME) == 1);
 	world_run(w, 20);
 	assert_int_equal(fake_hv_find(w->hv, id)->facts.state, HV_DOMAIN_PAUSED);
-	world_reconcile(w);
+	/* By itself, and without an event: the list tells. */
 	WORLD_UNTIL(w, fake_hv_find(w->hv, id)->facts.state == HV_DOMAIN_RUNNING);
+	world_reconcile(w);
+	WORLD_UNTIL(w, !sandbox_row(world_find(w, id))->reason);
 	assert_string_equal(world_state(w, id), "running");
+	assert_int_equal(fake_hv_calls(w->hv, FAKE_HV_RESUME), 2);
+	world_free(w);
+}
+
+static void test_what_is_paused_says_so_and_goes_on_by_itself(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	struct world_answer answer;
+	struct err err;
+
+	(void)state;
+	fake_hv_find(w->hv, id)->facts.state = HV_DOMAIN_PAUSED;
+	fake_hv_tell(w->hv, id, HV_EVENT_PAUSED);
+	fake_hv_tell(w->hv, id, HV_EVENT_PAUSED);
+	assert_non_null(strstr(sandbox_row(world_find(w, id))->reason, "paused"));
+	assert_null(sandbox_exec(world_find(w, id), &(struct sandbox_exec_spec){.command = "true"},
+		NULL, NULL, &err));
+	assert_int_equal(err.kind, ERR_UNAVAILABLE);
+	assert_non_null(strstr(err.msg, "paused"));
+	/* There is no room yet: it goes, and stands again at once. That is the same pause. */
+	WORLD_UNTIL(w, fake_hv_calls(w->hv, FAKE_HV_RESUME) == 1);
+	fake_hv_tell(w->hv, id, HV_EVENT_RESUMED);
+	fake_hv_tell(w->hv, id, HV_EVENT_PAUSED);
+	assert_non_null(strstr(sandbox_row(world_find(w, id))->reason, "paused"));
+	WORLD_UNTIL(w, fake_hv_calls(w->hv, FAKE_HV_RESUME) == 2);
+	fake_hv_tell(w->hv, id, HV_EVENT_RESUMED);
+	WORLD_UNTIL(w, !sandbox_row(world_find(w, id))->reason);
+	world_exec(w, id, "echo here", &answer);
+	assert_int_equal(answer.kind, ERR_NONE);
+	world_run(w, 700);
+	assert_int_equal(fake_hv_calls(w->hv, FAKE_HV_RESUME), 2);
+	world_free(w);
+}
+
+static void test_one_that_is_paused_can_be_restarted_and_removed(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	struct err err;
+
+	(void)state;
+	fake_hv_tell(w->hv, id, HV_EVENT_PAUSED);
+	assert_int_equal(sandbox_restart(world_find(w, id), &err), 0);
+	WORLD_UNTIL(w, world_is_state(w, id, "running"));
+	assert_null(sandbox_row(world_find(w, id))->reason);
+	fake_hv_tell(w->hv, id, HV_EVENT_PAUSED);
+	world_destroy(w, id);
+	WORLD_UNTIL(w, world_is_state(w, id, "deleted"));
+	world_run(w, 700);
+	assert_int_equal(fake_hv_calls(w->hv, FAKE_HV_RESUME), 0);
 	world_free(w);
 }
 
@@ -411,6 +464,8 @@ int main(void)
 		cmocka_unit_test(test_what_never_settles_does_not_hold_up_the_service_for_ever),
 		cmocka_unit_test(test_a_list_that_fails_is_asked_for_again),
 		cmocka_unit_test(test_a_paused_domain_is_resumed),
+		cmocka_unit_test(test_what_is_paused_says_so_and_goes_on_by_itself),
+		cmocka_unit_test(test_one_that_is_paused_can_be_restarted_and_removed),
 		cmocka_unit_test(test_a_list_from_before_a_start_condemns_nobody),
 		cmocka_unit_test(test_a_domain_that_vanishes_unnoticed_is_found),
 		cmocka_unit_test(test_events_for_what_is_unknown_or_ending_are_fine),
