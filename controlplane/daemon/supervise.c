@@ -151,14 +151,14 @@ static int run(struct supervisor *s, const sigset_t *signals, const sigset_t *in
 	for (;;) {
 		int sig = wait_signal(s, signals);
 
-		if (sig == SIGCHLD) {
-			reap(s);
-		} else if (sig == SIGTERM || sig == SIGINT) {
+		/* Whatever it is: a hang-up may overtake the news of an end that it is about. */
+		reap(s);
+		if (sig == SIGTERM || sig == SIGINT) {
 			s->is_stopping = true;
 			if (s->child > 0) {
 				kill(s->child, SIGTERM);
 			}
-		} else if (s->child == 0) {
+		} else if (sig != SIGCHLD && s->child == 0) {
 			/* SIGHUP, or the pause is over. */
 			start(s, inherited);
 		}

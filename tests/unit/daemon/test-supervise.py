@@ -128,8 +128,11 @@ class Supervise(unittest.TestCase):
         process.stderr.close()
 
     def test_without_restart_only_a_hangup_starts_it_again(self):
-        process = self.start("exit 3", "--no-restart")
-        wait_for(lambda: self.count() == 1 and not self.pid_file.exists(), "the first start is over")
+        # It ends after its pid file was there: without one it is over, rather than not yet begun.
+        seen = self.dir / "seen"
+        process = self.start(f"until [ -e {self.pid_file} ]; do sleep 0.01; done; echo >{seen}; exit 3",
+                             "--no-restart")
+        wait_for(lambda: seen.exists() and not self.pid_file.exists(), "the first start is over")
         process.send_signal(signal.SIGHUP)
         wait_for(lambda: self.count() == 2, "the second start")
         self.assertIsNone(process.poll())
