@@ -26,7 +26,8 @@
  * reset it isn't asked.
  */
 
-#define STOP_GRACE_MS 10000
+#define STOP_GRACE_MS  10000
+#define IMAGE_RETRY_MS 1000
 
 /* ---- the steps ---- */
 
@@ -315,9 +316,10 @@ void restart_redo(struct sandbox *sb, bool has_domain)
 	ASSERT(sb->task != TASK_NONE && sb->plan.phase == PLAN_DONE);
 	sb->image = image_get(sb->all->images, sb->row->image, sb->row->image_version, &err);
 	if (!sb->image && err.kind == ERR_UNAVAILABLE) {
-		/* It is being verified, say: with the next pass. */
+		/* It is being verified, say, as after each start of the daemon. */
 		log_failure(LOG_LEVEL_WARN, "sandbox task not resumed yet, will retry", &err,
 			"sb=%s task=%s", sb->row->id, restart_task_name(sb->task));
+		reconcile_soon(sb->all, IMAGE_RETRY_MS);
 		return;
 	}
 	sb->has_domain = has_domain;

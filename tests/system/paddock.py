@@ -23,6 +23,8 @@ BUILD = pathlib.Path(os.environ.get("PADDOCK_BUILD", ROOT / "build"))
 HOOKS_BUILD = pathlib.Path(os.environ.get("PADDOCK_HOOKS_BUILD", BUILD))
 IMAGES = pathlib.Path(os.environ.get("PADDOCK_IMAGES", ROOT / "images/out"))
 ACCEL = os.environ.get("PADDOCK_ACCEL", "auto")
+# The long forms: everything rather than a sample.
+LONG = os.environ.get("PADDOCK_TEST_LONG") == "1"
 # Where QEMU's users can pass through; short, since Unix socket paths end at 107 bytes.
 SCRATCH = pathlib.Path(os.environ.get("PADDOCK_TEST_DIR", "/var/tmp"))
 
@@ -132,13 +134,13 @@ class Client:
 class Daemon:
     """paddockd with the embedded driver and a state directory of its own."""
 
-    def __init__(self, config="", build=BUILD, uri="embed", environment=None):
+    def __init__(self, config="", build=BUILD, uri="embed", environment=None, state=None):
         self.build = pathlib.Path(build)
         # Debian shuts /var/lib/libvirt/qemu for others than this group, and QEMU reads a key there.
         group = "libvirt-qemu" if uri == "qemu:///system" and ACCEL != "kvm" else "kvm"
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="pd-", dir=SCRATCH))
         os.chmod(self.directory, 0o711)
-        self.state = self.directory / "s"
+        self.state = state or self.directory / "s"
         self.log_path = self.directory / "log"
         self.pid_file = self.directory / "pid"
         self.config_path = self.directory / "paddockd.conf"
@@ -147,6 +149,8 @@ class Daemon:
             f"[state]\ndir = {self.state}\nimages = {IMAGES}\n"
             f"[hypervisor]\nuri = {uri}\nacceleration = {ACCEL}\ngroup = {group}\n"
             f"[image]\ndefault = minimal\n[sizes]\ntiny = 1/256/2\n" + config)
+        self.faults_path = self.directory / "faults"
+        self.set_faults("")
         self.environment = dict(os.environ, **(environment or {}))
         self.supervisor = None
         self.port = None
@@ -158,7 +162,8 @@ class Daemon:
         log = open(self.log_path, "ab")
         self.supervisor = subprocess.Popen(
             [self.build / "controlplane/daemon/paddock-supervise", "--no-restart", "--pid-file",
-             self.pid_file, self.build / "controlplane/daemon/paddockd", "--config",
+             self.pid_file, "sh", "-c", 'export PADDOCK_FAULTS="$(cat "$0")"; exec "$@"',
+             self.faults_path, self.build / "controlplane/daemon/paddockd", "--config",
              self.config_path],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment,
             start_new_session=True)
@@ -192,10 +197,17 @@ class Daemon:
     def pid(self):
         return int(self.pid_file.read_text())
 
+    def set_faults(self, faults):
+        """PADDOCK_FAULTS of the next start (controlplane/base/fault.h); needs HOOKS_BUILD."""
+        self.faults_path.write_text(faults)
+
     def kill(self):
         """kill -9, as an accident would."""
         os.kill(self.pid, signal.SIGKILL)
-        wait_for(lambda: not self.pid_file.exists(), 10, "paddockd is gone")
+        self.wait_dead(10)
+
+    def wait_dead(self, seconds):
+        wait_for(lambda: not self.pid_file.exists(), seconds, lambda: "paddockd is gone: " + self.log_tail())
         (self.state / "port").unlink(missing_ok=True)
 
     def start_again(self):
@@ -289,7 +301,8 @@ class Daemon:
 
     def leftovers(self, sandbox):
         """Files below the state directory whose path names the sandbox."""
-        return [str(p) for p in self.state.rglob("*") if sandbox in str(p.relative_to(self.state))]
+        bare = sandbox.removeprefix("sb_")  # as the sockets' directory has it
+        return [str(p) for p in self.state.rglob("*") if bare in str(p.relative_to(self.state))]
 
     def is_gone(self, sandbox):
         return self.qemu_pid(sandbox) is None and not self.leftovers(sandbox)
