@@ -19,8 +19,8 @@
  * Events say when it stands and when it goes; should one be lost, the next reconciliation finds
  * out.
  *
- * Meanwhile the record says so, and calls to the guest are refused: it can't answer. Where the row
- * can't be written, which is likely on a full disk, the record still says it as long as this
+ * Meanwhile the record says so, and while it stands calls are refused: it can't answer. Where the
+ * row can't be written, which is likely on a full disk, the record still says it as long as this
  * process lives.
  */
 
@@ -156,7 +156,7 @@ void pause_forget(struct sandbox *sb)
 
 int pause_check(const struct sandbox *sb, struct err *err)
 {
-	if (sb->pause == PAUSE_NONE) {
+	if (sb->pause != PAUSE_STANDS) {
 		return 0;
 	}
 	return err_set(err, ERR_UNAVAILABLE,
