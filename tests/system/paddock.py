@@ -29,6 +29,11 @@ LONG = os.environ.get("PADDOCK_TEST_LONG") == "1"
 SCRATCH = pathlib.Path(os.environ.get("PADDOCK_TEST_DIR", "/var/tmp"))
 
 
+def long_form(test):
+    """Of a test that only `tests/run long` has; elsewhere it isn't skipped but not there."""
+    return test if LONG else None
+
+
 def wait_for(condition, seconds, what, pause=0.02):
     """Polls until condition() is true; its value. Fails after the deadline. `what` may be a function."""
     until = time.monotonic() + seconds

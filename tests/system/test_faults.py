@@ -9,7 +9,7 @@ import re
 import time
 import unittest
 
-from paddock import HOOKS_BUILD, LONG, Daemon, wait_for
+from paddock import HOOKS_BUILD, Daemon, long_form, wait_for
 
 CONFIG = "[network]\ndefault = none\n[limits]\nstray_grace = 1\n[log]\nlevel = debug\n"
 NAME = "it"
@@ -203,7 +203,7 @@ class Faults(unittest.TestCase):
                 self.die_at(act, point)
                 print(f"      {act} killed at {point}: {time.monotonic() - started:.1f} s")
 
-    @unittest.skipUnless(LONG, "long form")
+    @long_form
     def test_a_kill_at_any_point_is_repaired(self):
         for act in ACTS:
             for turn in (None, *TURNS[act]):
@@ -249,7 +249,7 @@ class Faults(unittest.TestCase):
             with self.subTest(act=act, fault=fault):
                 self.fail_at(act, fault)
 
-    @unittest.skipUnless(LONG, "long form")
+    @long_form
     def test_what_fails_or_hangs_anywhere_leaves_nothing(self):
         for act in ACTS:
             for point in self.trace(act):

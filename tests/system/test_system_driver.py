@@ -34,24 +34,52 @@ class LibvirtDaemons:
     def __init__(self):
         self.started = []
         for name in ("virtlogd", "libvirtd"):
-            pid_file = pathlib.Path(f"/run/{name}.pid")
-            if self.is_running(pid_file, name):
-                continue
-            subprocess.run([f"/usr/sbin/{name}", "-d"], check=True, timeout=60)
-            wait_for(lambda p=pid_file, n=name: self.is_running(p, n), 30, f"{name} runs")
-            self.started.append(int(pid_file.read_text()))
+            if not self.is_running(self.pid_file(name), name):
+                self.start(name)
+                self.started.append(name)
 
     @staticmethod
-    def is_running(pid_file, name):
+    def pid_file(name):
+        return pathlib.Path(f"/run/{name}.pid")
+
+    def pid(self, name="libvirtd"):
+        return int(self.pid_file(name).read_text())
+
+    def start(self, name="libvirtd"):
+        if pathlib.Path("/run/systemd/system").exists():
+            subprocess.run(["systemctl", "start", name], check=True, timeout=60)
+        else:
+            subprocess.run([f"/usr/sbin/{name}", "-d"], check=True, timeout=60)
+        wait_for(lambda: self.is_running(self.pid_file(name), name), 30, f"{name} runs")
+
+    def stop(self, how=signal.SIGTERM, name="libvirtd"):
+        """For good: where systemd would start it again with the next connection, its sockets go first."""
+        pid = self.pid(name)
+        if pathlib.Path("/run/systemd/system").exists():
+            sockets = [f"{name}{kind}.socket" for kind in ("", "-ro", "-admin")]
+            subprocess.run(["systemctl", "stop", *sockets], check=True, timeout=60)
+            subprocess.run(["systemctl", "kill", f"--signal={int(how)}", name], check=True, timeout=60)
+        else:
+            os.kill(pid, how)
+        wait_for(lambda: not self.runs(pid, name), 30, f"{name} has ended")
+
+    @staticmethod
+    def runs(pid, name):
+        with contextlib.suppress(OSError):
+            return name in pathlib.Path(f"/proc/{pid}/comm").read_text() and \
+                "\nState:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text()
+        return False
+
+    @classmethod
+    def is_running(cls, pid_file, name):
         with contextlib.suppress(OSError, ValueError):
-            pid = int(pid_file.read_text())
-            return name in pathlib.Path(f"/proc/{pid}/comm").read_text()
+            return cls.runs(int(pid_file.read_text()), name)
         return False
 
     def close(self):
-        for pid in reversed(self.started):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        for name in reversed(self.started):
+            if self.is_running(self.pid_file(name), name):
+                self.stop(name=name)
 
 
 class SystemDriver(unittest.TestCase):
