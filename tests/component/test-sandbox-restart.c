@@ -363,12 +363,11 @@ static void test_what_is_paused_says_so_and_goes_on_by_itself(void **state)
 	assert_int_equal(err.kind, ERR_UNAVAILABLE);
 	assert_non_null(strstr(err.msg, "paused"));
 	/* There is no room yet: it goes, and stands again at once. That is the same pause. */
-	WORLD_UNTIL(w, fake_hv_calls(w->hv, FAKE_HV_RESUME) == 1);
-	fake_hv_tell(w->hv, id, HV_EVENT_RESUMED);
+	WORLD_UNTIL(w, fake_hv_find(w->hv, id)->facts.state == HV_DOMAIN_RUNNING);
+	fake_hv_find(w->hv, id)->facts.state = HV_DOMAIN_PAUSED;
 	fake_hv_tell(w->hv, id, HV_EVENT_PAUSED);
 	assert_non_null(strstr(sandbox_row(world_find(w, id))->reason, "paused"));
 	WORLD_UNTIL(w, fake_hv_calls(w->hv, FAKE_HV_RESUME) == 2);
-	fake_hv_tell(w->hv, id, HV_EVENT_RESUMED);
 	WORLD_UNTIL(w, !sandbox_row(world_find(w, id))->reason);
 	world_exec(w, id, "echo here", &answer);
 	assert_int_equal(answer.kind, ERR_NONE);

@@ -124,7 +124,12 @@ static int act(struct fake_job *job, struct err *err)
 		return err_set(err, ERR_NOT_FOUND, "no such domain");
 	}
 	if (job->op == FAKE_HV_RESUME) {
+		bool was_paused = entry->domain.facts.state == HV_DOMAIN_PAUSED;
+
 		entry->domain.facts.state = HV_DOMAIN_RUNNING;
+		if (was_paused && fake->is_open) {
+			fake->hooks.on_event(fake->hooks.arg, job->id, HV_EVENT_RESUMED);
+		}
 	} else if (job->op == FAKE_HV_SET_EXPIRY) {
 		entry->domain.facts.expires_at_ms = job->expires_at_ms;
 	} else {
