@@ -140,7 +140,8 @@ static void on_state(void *arg, enum guest_state state, const struct err *err)
 {
 	struct sandbox *sb = arg;
 
-	if (state == GUEST_DOWN && err) {
+	/* Who is being stopped was asked to go. */
+	if (state == GUEST_DOWN && err && sb->stop_phase == STOP_IDLE) {
 		log_guest(sb, "guest channel lost", err);
 	}
 	if (state != GUEST_READY) {
