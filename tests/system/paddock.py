@@ -254,6 +254,12 @@ class Daemon:
             return "\n" + "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
         return ""
 
+    def log_since(self, begin):
+        """The log from that byte on."""
+        with open(self.log_path, "rb") as log:
+            log.seek(begin)
+            return log.read().decode(errors="replace")
+
     # -- clients
 
     def admin(self):

@@ -2,6 +2,8 @@
 import concurrent.futures
 import os
 import pathlib
+import re
+import signal
 import subprocess
 import tempfile
 import time
@@ -104,6 +106,27 @@ class DiskFull(unittest.TestCase):
         self.assertEqual(self.client.exec(answer.json["id"], "echo", "fine")["stdout"], "fine\n")
         self.client.destroy(answer.json["id"])
         self.assertTrue(self.daemon.is_gone(answer.json["id"]))
+
+    def test_a_daemon_killed_on_a_full_disk_loses_nothing(self):
+        sandbox = self.client.create(temporary=False)["id"]
+        self.client.shell(sandbox, "echo kept >/workspace/f; sync")
+        pid = self.daemon.qemu_pid(sandbox)
+        self.disk.fill()
+        self.daemon.kill()
+        begin = self.daemon.log_path.stat().st_size
+        # It may well not become ready before there is room: libvirt writes to that disk, too.
+        self.daemon.supervisor.send_signal(signal.SIGHUP)
+        wait_for(lambda: re.search(r"hypervisor not available|sandboxes from before are checked",
+                                   self.daemon.log_since(begin)), 30, self.daemon.log_tail, pause=0.1)
+        self.disk.make_room()
+        self.daemon.wait_ready()
+        self.client.port = self.daemon.port
+        self.assertEqual(self.daemon.qemu_pid(sandbox), pid)
+        wait_for(lambda: self.client.call("POST", f"/v1/sandboxes/{sandbox}/exec", {"command": "true"}).status == 200,
+                 30, "it answers", pause=0.2)
+        self.assertEqual(self.client.shell(sandbox, "cat /workspace/f")["stdout"], "kept\n")
+        self.client.destroy(sandbox)
+        self.assertTrue(self.daemon.is_gone(sandbox), self.daemon.leftovers(sandbox))
 
     def test_a_guest_that_fills_the_disk_is_paused_and_goes_on_once_there_is_room(self):
         client = self.client

@@ -81,11 +81,6 @@ class Rig:
         wait_for(is_settled, 60, lambda: f"it settles: {self.find()} {self.daemon.log_tail(30)}", pause=0.1)
         return self.find()
 
-    def log_since(self, begin):
-        with open(self.daemon.log_path, "rb") as log:
-            log.seek(begin)
-            return log.read().decode(errors="replace")
-
     def has_mark(self):
         return self.client.shell(NAME, "cat /workspace/mark")["stdout"] == "kept\n"
 
@@ -190,7 +185,7 @@ class Faults(unittest.TestCase):
         begin = rig.daemon.log_path.stat().st_size
         rig.act(act)
         rig.settle()
-        points = re.findall(r"fault point(?: rq=\S+)? point=(\S+)", rig.log_since(begin))
+        points = re.findall(r"fault point(?: rq=\S+)? point=(\S+)", rig.daemon.log_since(begin))
         self.assertGreater(len(points), 3, points)
         return list(dict.fromkeys(points))
 
@@ -221,7 +216,7 @@ class Faults(unittest.TestCase):
         answer = rig.act(act)
         self.assertIsNotNone(answer, fault)
         point = re.escape(fault.partition(":")[0])
-        self.assertRegex(rig.log_since(begin), rf"fault(?: rq=\S+)? point={point}\s")
+        self.assertRegex(rig.daemon.log_since(begin), rf"fault(?: rq=\S+)? point={point}\s")
         if answer.status >= 400:
             self.assertIn(answer.error[0], ("internal", "timeout", "unavailable"), answer)
         record = rig.settle()
