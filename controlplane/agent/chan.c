@@ -53,13 +53,7 @@ static void arm(struct chan *chan)
 		evtimer_del(chan->timer);
 		return;
 	}
-	uint64_t delay = due > now ? due - now : 0;
-	struct timeval tv = {
-		.tv_sec = (time_t)(delay / 1000),
-		.tv_usec = (suseconds_t)(delay % 1000 * 1000),
-	};
-
-	ASSERT(evtimer_add(chan->timer, &tv) == 0);
+	loop_timer_set(chan->timer, due > now ? due - now : 0);
 }
 
 static void hang_up(struct chan *chan)
@@ -317,8 +311,8 @@ struct chan *chan_new(struct loop *loop, const char *path, const struct chan_tim
 	chan->hooks = *hooks;
 	chan->fd = -1;
 	chan->out = evbuffer_new();
-	chan->timer = evtimer_new(loop_base(loop), on_timer, chan);
-	ASSERT(chan->out && chan->timer);
+	chan->timer = loop_timer_new(loop, on_timer, chan);
+	ASSERT(chan->out);
 	chan_fsm_init(&chan->fsm, timing);
 	dial_init(&chan->dial, loop, path, &dial_hooks);
 	dial_start(&chan->dial, 0);

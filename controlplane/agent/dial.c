@@ -35,16 +35,6 @@ static bool is_normal(int error)
 	return error == ENOENT || error == ECONNREFUSED || error == EAGAIN || error == EINTR;
 }
 
-static void arm(struct dial *dial, uint64_t delay_ms)
-{
-	struct timeval tv = {
-		.tv_sec = (time_t)(delay_ms / 1000),
-		.tv_usec = (suseconds_t)(delay_ms % 1000 * 1000),
-	};
-
-	ASSERT(evtimer_add(dial->timer, &tv) == 0);
-}
-
 static void on_timer(evutil_socket_t unused_fd, short what, void *arg)
 {
 	struct dial *dial = arg;
@@ -60,7 +50,7 @@ static void on_timer(evutil_socket_t unused_fd, short what, void *arg)
 	bool is_late = clock_monotonic_ms() - dial->since_ms >= DIAL_START_SPAN_MS;
 
 	dial->pause_ms = is_late ? DIAL_LATER_MS : MIN(dial->pause_ms * 2, DIAL_STARTING_MS);
-	arm(dial, dial->pause_ms);
+	loop_timer_set(dial->timer, dial->pause_ms);
 	if (!is_normal(error) && !dial->told) {
 		struct err err;
 
@@ -74,8 +64,7 @@ void dial_init(
 	struct dial *dial, struct loop *loop, const char *path, const struct dial_hooks *hooks)
 {
 	*dial = (struct dial){.path = xstrdup(path), .hooks = *hooks};
-	dial->timer = evtimer_new(loop_base(loop), on_timer, dial);
-	ASSERT(dial->timer != NULL);
+	dial->timer = loop_timer_new(loop, on_timer, dial);
 }
 
 void dial_fini(struct dial *dial)
@@ -92,5 +81,5 @@ void dial_start(struct dial *dial, uint64_t delay_ms)
 	dial->since_ms = clock_monotonic_ms();
 	dial->pause_ms = DIAL_FIRST_MS;
 	dial->told = false;
-	arm(dial, delay_ms);
+	loop_timer_set(dial->timer, delay_ms);
 }

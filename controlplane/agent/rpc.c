@@ -49,8 +49,7 @@ void rpc_init(struct rpc *rpc, struct loop *loop, const struct guest_timing *tim
 {
 	*rpc = (struct rpc){.loop = loop, .timing = timing};
 	mux_init(&rpc->mux);
-	rpc->orphans_timer = evtimer_new(loop_base(loop), on_orphans_timer, rpc);
-	ASSERT(rpc->orphans_timer != NULL);
+	rpc->orphans_timer = loop_timer_new(loop, on_orphans_timer, rpc);
 	TAILQ_INIT(&rpc->calls);
 	TAILQ_INIT(&rpc->dead);
 }
@@ -140,23 +139,13 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	rpc_finish(call, &err);
 }
 
-static void start_timer(struct event *timer, uint64_t delay_ms)
-{
-	struct timeval tv = {
-		.tv_sec = (time_t)(delay_ms / 1000),
-		.tv_usec = (suseconds_t)(delay_ms % 1000 * 1000),
-	};
-
-	ASSERT(evtimer_add(timer, &tv) == 0);
-}
-
 static void arm(struct guest_call *call)
 {
 	uint64_t at = due(call);
 	uint64_t now = clock_monotonic_ms();
 
 	if (at != UINT64_MAX) {
-		start_timer(call->timer,
+		loop_timer_set(call->timer,
 			at > now ? MIN(at - now, (uint64_t)24 * 60 * MS_PER_MINUTE) : 0);
 	}
 }
@@ -198,8 +187,7 @@ int rpc_start(struct rpc *rpc, struct guest_call *call, const struct rpc_request
 	(void)request_steal(request->body);
 	call->rpc = rpc;
 	call->ops = request->ops;
-	call->timer = evtimer_new(loop_base(rpc->loop), on_timer, call);
-	ASSERT(call->timer != NULL);
+	call->timer = loop_timer_new(rpc->loop, on_timer, call);
 	call->progress_ms = clock_monotonic_ms();
 	call->deadline_ms = request->timeout_ms ? call->progress_ms + request->timeout_ms : 0;
 	call->idle_ms = request->idle_ms;
@@ -238,7 +226,7 @@ static void leave_stream(struct guest_call *call)
 	mux_abandon(&rpc->mux, stream);
 	chan_wake(rpc->chan);
 	if (rpc->mux.orphans > MUX_ORPHANS_MAX && !evtimer_pending(rpc->orphans_timer, NULL)) {
-		start_timer(rpc->orphans_timer, rpc->timing->cancel_ms);
+		loop_timer_set(rpc->orphans_timer, rpc->timing->cancel_ms);
 	}
 }
 

@@ -34,6 +34,7 @@
  * through.
  */
 
+#define DRAIN_LOOK_MS     50
 #define TB_CACHE_MIB      32
 #define DEADMAN_MARGIN_MS 30000
 #define STOP_PATIENCE_MS  (60 * MS_PER_SECOND) /* of a restart: its stop, on top of its boot */
@@ -362,7 +363,6 @@ static void make_ops(struct daemon *d)
 static void on_drain(evutil_socket_t fd, short what, void *arg)
 {
 	struct daemon *d = arg;
-	struct timeval tv = {.tv_usec = 50000};
 
 	(void)fd;
 	(void)what;
@@ -370,7 +370,7 @@ static void on_drain(evutil_socket_t fd, short what, void *arg)
 		loop_stop(d->loop);
 		return;
 	}
-	evtimer_add(d->drain_timer, &tv);
+	loop_timer_set(d->drain_timer, DRAIN_LOOK_MS);
 }
 
 static void on_signal(evutil_socket_t sig, short what, void *arg)
@@ -398,8 +398,7 @@ static void watch_signals(struct daemon *d)
 		d->signals[i] = evsignal_new(loop_base(d->loop), numbers[i], on_signal, d);
 		ASSERT(d->signals[i] && evsignal_add(d->signals[i], NULL) == 0);
 	}
-	d->drain_timer = evtimer_new(loop_base(d->loop), on_drain, d);
-	ASSERT(d->drain_timer != NULL);
+	d->drain_timer = loop_timer_new(d->loop, on_drain, d);
 }
 
 static void log_refused(void *arg, const struct image_status *status)

@@ -84,8 +84,7 @@ static void door_init(struct http_door *door, struct http_server *server, bool i
 	evhttp_set_max_body_size(door->http, -1);
 	evhttp_set_timeout(door->http, (int)config->idle_timeout_s);
 	evhttp_set_default_content_type(door->http, NULL);
-	door->rests = evtimer_new(loop_base(server->loop), on_rested, door);
-	ASSERT(door->rests);
+	door->rests = loop_timer_new(server->loop, on_rested, door);
 	LIST_INSERT_HEAD(&doors, door, link);
 }
 
@@ -234,12 +233,11 @@ static void log_accept_error(struct http_door *door, int error)
 static void on_accept_error(struct evconnlistener *listener, void *unused)
 {
 	const int error = errno;
-	const struct timeval rest = {.tv_usec = REST_MS * 1000};
 	struct http_door *door = door_of(listener);
 
 	(void)unused;
 	log_accept_error(door, error);
-	evtimer_add(door->rests, &rest);
+	loop_timer_set(door->rests, REST_MS);
 	switch_listeners(door);
 }
 

@@ -240,12 +240,9 @@ static void read_early_mail(struct lv_conn *conn)
 
 static void retry_later(struct lv_conn *conn)
 {
-	struct timeval delay = {.tv_sec = (time_t)(conn->backoff_ms / MS_PER_SECOND),
-		.tv_usec = (suseconds_t)(conn->backoff_ms % MS_PER_SECOND * 1000)};
-
 	conn->state = CONN_WAITING;
 	read_early_mail(conn);
-	evtimer_add(conn->retry_timer, &delay);
+	loop_timer_set(conn->retry_timer, conn->backoff_ms);
 	conn->backoff_ms = MIN(conn->backoff_ms * 2, (uint64_t)BACKOFF_MAX_MS);
 }
 
@@ -361,8 +358,7 @@ struct lv_conn *lv_conn_new(struct loop *loop, struct worker_pool *pool,
 		return NULL;
 	}
 	conn->early = lv_mailbox_new();
-	conn->retry_timer = evtimer_new(loop_base(loop), on_retry, conn);
-	ASSERT(conn->retry_timer != NULL);
+	conn->retry_timer = loop_timer_new(loop, on_retry, conn);
 	return conn;
 }
 

@@ -39,7 +39,6 @@ bool loop_is_current(void)
 static void on_defer_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct loop *loop = arg;
-	struct timeval now = {0};
 	struct deferred marker = {0};
 
 	(void)fd;
@@ -59,7 +58,7 @@ static void on_defer_timer(evutil_socket_t fd, short what, void *arg)
 		fn(fn_arg);
 	}
 	if (!TAILQ_EMPTY(&loop->deferred)) {
-		evtimer_add(loop->defer_timer, &now);
+		loop_timer_set(loop->defer_timer, 0);
 	}
 }
 
@@ -89,8 +88,7 @@ struct loop *loop_new(struct err *err)
 		err_set(err, ERR_INTERNAL, "no event base");
 		return NULL;
 	}
-	loop->defer_timer = evtimer_new(loop->base, on_defer_timer, loop);
-	ASSERT(loop->defer_timer != NULL);
+	loop->defer_timer = loop_timer_new(loop, on_defer_timer, loop);
 	loop_thread = pthread_self();
 	has_loop = true;
 	return loop;
@@ -134,27 +132,42 @@ static void on_turn_timer(evutil_socket_t fd, short what, void *arg)
 	(void)arg;
 }
 
+struct event *loop_timer_new(struct loop *loop, event_callback_fn fn, void *arg)
+{
+	struct event *timer = evtimer_new(loop->base, fn, arg);
+
+	ASSERT(timer != NULL);
+	return timer;
+}
+
+void loop_timer_set(struct event *timer, uint64_t ms)
+{
+	const struct timeval tv = {
+		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+	int rc = evtimer_add(timer, &tv);
+
+	ASSERT(rc == 0);
+}
+
 void loop_turn_for(struct loop *loop, unsigned ms)
 {
-	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
-
 	loop_assert();
-	struct event *timer = evtimer_new(loop->base, on_turn_timer, NULL);
-	ASSERT(timer != NULL && evtimer_add(timer, &tv) == 0);
+	struct event *timer = loop_timer_new(loop, on_turn_timer, NULL);
+
+	loop_timer_set(timer, ms);
 	event_base_loop(loop->base, EVLOOP_ONCE);
 	event_free(timer);
 }
 
 void loop_defer(struct loop *loop, void (*fn)(void *arg), void *arg)
 {
-	struct timeval now = {0};
 	struct deferred *call = xnew(struct deferred);
 
 	loop_assert();
 	call->fn = fn;
 	call->arg = arg;
 	if (TAILQ_EMPTY(&loop->deferred)) {
-		evtimer_add(loop->defer_timer, &now);
+		loop_timer_set(loop->defer_timer, 0);
 	}
 	TAILQ_INSERT_TAIL(&loop->deferred, call, link);
 }

@@ -8,11 +8,12 @@
  * Thread:  the one that runs it. Everything in the program belongs to this thread, save what a
  *          worker job carries (worker.h).
  * Errors:  ERR_INTERNAL.
- * Uses:    base, libevent_core. Timers and socket events are libevent's own, on loop_base().
+ * Uses:    base, libevent_core. Socket events are libevent's own, on loop_base().
  */
 
 #include <event2/event.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -32,6 +33,11 @@ void loop_run(struct loop *loop);
 void loop_stop(struct loop *loop);
 /* One turn: waits for an event, @ms at most. For tests, which turn until a condition holds. */
 void loop_turn_for(struct loop *loop, unsigned ms);
+
+/* Calls @fn when it fires; it isn't set yet. The caller frees it with event_free(). */
+struct event *loop_timer_new(struct loop *loop, event_callback_fn fn, void *arg);
+/* Lets it fire once, @ms from now, whatever it was set to before. */
+void loop_timer_set(struct event *timer, uint64_t ms);
 
 /*
  * Calls @fn once, from the loop, not from within this call. The object behind @arg must outlive it

@@ -236,12 +236,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 /* Under the mutex. */
 static void watch_begin(struct worker_pool *pool)
 {
-	uint64_t ms = pool->limits.stall_ms;
-	const struct timeval tv = {
-		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
-
 	pool->seen_takes = pool->takes;
-	evtimer_add(pool->watch, &tv);
+	loop_timer_set(pool->watch, pool->limits.stall_ms);
 }
 
 static void on_watch(evutil_socket_t fd, short what, void *arg)
@@ -293,8 +289,7 @@ struct worker_pool *worker_pool_new(
 	ASSERT(pool->mail_event != NULL && event_add(pool->mail_event, NULL) == 0);
 
 	if (limits->stall_ms > 0) {
-		pool->watch = evtimer_new(loop_base(loop), on_watch, pool);
-		ASSERT(pool->watch != NULL);
+		pool->watch = loop_timer_new(loop, on_watch, pool);
 	}
 
 	pthread_mutex_lock(&pool->mutex);
@@ -328,11 +323,8 @@ int worker_submit(struct worker_pool *pool, struct worker_job *job, struct err *
 	job->err = ERR_INIT;
 	job->timer = NULL;
 	if (job->deadline_ms > 0) {
-		struct timeval tv = {.tv_sec = (time_t)(job->deadline_ms / 1000),
-			.tv_usec = (suseconds_t)(job->deadline_ms % 1000 * 1000)};
-
-		job->timer = evtimer_new(loop_base(pool->loop), on_deadline, job);
-		ASSERT(job->timer != NULL && evtimer_add(job->timer, &tv) == 0);
+		job->timer = loop_timer_new(pool->loop, on_deadline, job);
+		loop_timer_set(job->timer, job->deadline_ms);
 	}
 	TAILQ_INSERT_TAIL(&pool->todo, job, link);
 	pool->waiting++;

@@ -131,15 +131,6 @@ static void set_state(struct netfilter *nf, enum filter_state state, const char 
 	nf->hooks.on_state(nf->hooks.arg, state, nf->reason);
 }
 
-static void set_timer(struct event *timer, uint64_t ms)
-{
-	struct timeval tv = {
-		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
-	int rc = event_add(timer, &tv);
-
-	ASSERT(rc == 0);
-}
-
 /* ---- jobs ---- */
 
 static void job_free(struct filter_job *job)
@@ -190,7 +181,7 @@ static void install_failed(struct netfilter *nf, const struct err *err)
 	nf->failures++;
 	nf->failure = err->kind;
 	set_state(nf, has_worked ? FILTER_BROKEN : FILTER_UNAVAILABLE, err->msg);
-	set_timer(nf->retry, MIN(wait, most));
+	loop_timer_set(nf->retry, MIN(wait, most));
 }
 
 /* Somebody's transaction came between: what was listed isn't known to be ours alone. */
@@ -416,7 +407,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	set_timer(nf->tick, TICK_MS);
+	loop_timer_set(nf->tick, TICK_MS);
 	if (read_resolvers(nf)) {
 		nf->is_install_wanted = true;
 	}
@@ -447,7 +438,7 @@ static void begin(void *arg)
 	}
 	read_resolvers(nf);
 	nf->is_install_wanted = true;
-	set_timer(nf->tick, TICK_MS);
+	loop_timer_set(nf->tick, TICK_MS);
 	advance(nf);
 }
 
@@ -481,9 +472,8 @@ struct netfilter *netfilter_new(struct loop *loop, const struct netfilter_settin
 	nf->resolv_conf = xstrdup(settings->resolv_conf ? settings->resolv_conf : RESOLV_CONF);
 	ruleset_table_name(settings->instance, nf->table);
 	take_test_switches(nf);
-	nf->tick = evtimer_new(loop_base(loop), on_tick, nf);
-	nf->retry = evtimer_new(loop_base(loop), on_retry, nf);
-	ASSERT(nf->tick != NULL && nf->retry != NULL);
+	nf->tick = loop_timer_new(loop, on_tick, nf);
+	nf->retry = loop_timer_new(loop, on_retry, nf);
 	nf->pool = worker_pool_new(loop, "host filter", &limits, err);
 	if (!nf->pool) {
 		return NULL;

@@ -375,14 +375,11 @@ static void on_waited_long(evutil_socket_t fd, short what, void *arg)
 static struct patience *patience_new(struct op_call *call, uint64_t ms, const char *what)
 {
 	struct patience *patience = xnew(struct patience);
-	struct timeval deadline = {
-		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
 
 	patience->call = call;
 	patience->what = what;
-	patience->timer = evtimer_new(loop_base(call->ops->parts.loop), on_waited_long, patience);
-	ASSERT(patience->timer);
-	evtimer_add(patience->timer, &deadline);
+	patience->timer = loop_timer_new(call->ops->parts.loop, on_waited_long, patience);
+	loop_timer_set(patience->timer, ms);
 	return patience;
 }
 

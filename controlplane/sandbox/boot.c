@@ -78,10 +78,8 @@ void boot_run_domain(void *arg)
 void boot_run_channel(void *arg)
 {
 	struct sandbox *sb = arg;
-	uint64_t ms = sb->all->config.boot_timeout_ms;
-	struct timeval tv = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (long)(ms % 1000 * 1000)};
 
-	evtimer_add(sb->boot_timer, &tv);
+	loop_timer_set(sb->boot_timer, sb->all->config.boot_timeout_ms);
 	sb->boot_wait = BOOT_WAITS_TO_GO_ON;
 	channel_open(sb);
 }
@@ -187,8 +185,7 @@ void boot_run_record(void *arg)
 
 void boot_init(struct sandbox *sb)
 {
-	sb->boot_timer = evtimer_new(loop_base(sb->all->loop), on_boot_timer, sb);
-	ASSERT(sb->boot_timer != NULL);
+	sb->boot_timer = loop_timer_new(sb->all->loop, on_boot_timer, sb);
 }
 
 void boot_fini(struct sandbox *sb)

@@ -22,8 +22,6 @@ static void on_link_set(void *arg, const struct err *err)
 	struct sandbox *sb = arg;
 	unsigned shift = MIN(sb->link_tries, 8U);
 	unsigned ms = MIN(LINK_RETRY_FIRST_MS << shift, LINK_RETRY_LAST_MS);
-	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-
 	bool is_overtaken = sb->is_link_overtaken;
 
 	sb->is_link_call_due = false;
@@ -33,7 +31,7 @@ static void on_link_set(void *arg, const struct err *err)
 		log_failure(LOG_LEVEL_WARN, "network link not set, will retry", err, "sb=%s up=%d",
 			sb->row->id, sb->link_sent == LINK_UP);
 		sb->link_is = LINK_UNKNOWN;
-		evtimer_add(sb->link_timer, &tv);
+		loop_timer_set(sb->link_timer, ms);
 	} else {
 		sb->link_is = err || is_overtaken ? LINK_UNKNOWN : sb->link_sent;
 		egress_update(sb);
@@ -72,8 +70,7 @@ void egress_update(struct sandbox *sb)
 
 void egress_init(struct sandbox *sb)
 {
-	sb->link_timer = evtimer_new(loop_base(sb->all->loop), on_link_timer, sb);
-	ASSERT(sb->link_timer != NULL);
+	sb->link_timer = loop_timer_new(sb->all->loop, on_link_timer, sb);
 }
 
 void egress_fini(struct sandbox *sb)

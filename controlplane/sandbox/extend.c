@@ -78,14 +78,13 @@ void extend_kick_later(struct sandbox *sb)
 void extend_kick(struct sandbox *sb)
 {
 	struct extend_request *request = TAILQ_FIRST(&sb->extends);
-	struct timeval tv = {.tv_sec = EXTEND_WAIT_MS / 1000};
 	struct err err;
 
 	if (!request || request->is_sent) {
 		return;
 	}
 	if (!evtimer_pending(sb->extend_timer, NULL)) {
-		evtimer_add(sb->extend_timer, &tv);
+		loop_timer_set(sb->extend_timer, EXTEND_WAIT_MS);
 	}
 	if (sb->config_call || !channel_is_ready(sb)) {
 		return;
@@ -163,8 +162,7 @@ void extend_end_all(struct sandbox *sb, const struct err *err)
 void extend_init(struct sandbox *sb)
 {
 	TAILQ_INIT(&sb->extends);
-	sb->extend_timer = evtimer_new(loop_base(sb->all->loop), on_timer, sb);
-	ASSERT(sb->extend_timer != NULL);
+	sb->extend_timer = loop_timer_new(sb->all->loop, on_timer, sb);
 }
 
 void extend_fini(struct sandbox *sb)

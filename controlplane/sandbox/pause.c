@@ -58,19 +58,12 @@ static void unnote(struct sandbox *sb)
 	}
 }
 
-static void arm(struct sandbox *sb, unsigned ms)
-{
-	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-
-	evtimer_add(sb->pause_timer, &tv);
-}
-
 static void resume_later(struct sandbox *sb)
 {
 	unsigned shift = MIN(sb->pause_tries, 8U);
 
 	if (!sb->is_resume_call_due) {
-		arm(sb, MIN(RESUME_FIRST_MS << shift, RESUME_LAST_MS));
+		loop_timer_set(sb->pause_timer, MIN(RESUME_FIRST_MS << shift, RESUME_LAST_MS));
 	}
 }
 
@@ -140,7 +133,7 @@ void pause_over(struct sandbox *sb)
 {
 	if (sb->pause == PAUSE_STANDS) {
 		sb->pause = PAUSE_GOES;
-		arm(sb, SETTLE_MS);
+		loop_timer_set(sb->pause_timer, SETTLE_MS);
 	} else if (sb->pause == PAUSE_NONE) {
 		/* The row may have it from before a restart. */
 		unnote(sb);
@@ -167,8 +160,7 @@ int pause_check(const struct sandbox *sb, struct err *err)
 
 void pause_init(struct sandbox *sb)
 {
-	sb->pause_timer = evtimer_new(loop_base(sb->all->loop), on_timer, sb);
-	ASSERT(sb->pause_timer != NULL);
+	sb->pause_timer = loop_timer_new(sb->all->loop, on_timer, sb);
 }
 
 void pause_fini(struct sandbox *sb)

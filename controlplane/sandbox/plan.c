@@ -15,13 +15,6 @@
 
 static void on_turn(void *arg);
 
-static void arm(struct plan *plan, unsigned ms)
-{
-	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-
-	evtimer_add(plan->timer, &tv);
-}
-
 /* ---- faults ---- */
 
 static enum fault_action fault(const struct plan *plan, const char *suffix)
@@ -63,10 +56,10 @@ static void begin_step(struct plan *plan)
 		plan_answer(plan, &err);
 		break;
 	case FAULT_DELAY:
-		arm(plan, FAULT_DELAY_MS);
+		loop_timer_set(plan->timer, FAULT_DELAY_MS);
 		break;
 	case FAULT_HANG:
-		arm(plan, FAULT_HANG_MS);
+		loop_timer_set(plan->timer, FAULT_HANG_MS);
 		call_step(plan);
 		break;
 	case FAULT_NONE:
@@ -149,8 +142,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 void plan_init(struct plan *plan, struct loop *loop, const struct plan_hooks *hooks, void *arg)
 {
 	*plan = (struct plan){.loop = loop, .hooks = hooks, .arg = arg};
-	plan->timer = evtimer_new(loop_base(loop), on_timer, plan);
-	ASSERT(plan->timer != NULL);
+	plan->timer = loop_timer_new(loop, on_timer, plan);
 }
 
 void plan_fini(struct plan *plan)
@@ -218,7 +210,7 @@ static void answer_undo(struct plan *plan, const struct err *err)
 	unsigned shift = MIN(plan->tries, 10U);
 
 	plan->tries++;
-	arm(plan, MIN(PLAN_RETRY_FIRST_MS << shift, PLAN_RETRY_LAST_MS));
+	loop_timer_set(plan->timer, MIN(PLAN_RETRY_FIRST_MS << shift, PLAN_RETRY_LAST_MS));
 	plan->hooks->on_retry(plan->arg, name, err, plan->tries);
 }
 
@@ -270,7 +262,7 @@ void plan_answer(struct plan *plan, const struct err *err)
 void plan_retry_now(struct plan *plan)
 {
 	if (plan->fault == FAULT_NONE && evtimer_pending(plan->timer, NULL)) {
-		arm(plan, 0);
+		loop_timer_set(plan->timer, 0);
 	}
 }
 

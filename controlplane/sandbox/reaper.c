@@ -11,13 +11,6 @@
 
 #define TICK_MS 1000
 
-static void arm(struct sandboxes *all, int64_t ms)
-{
-	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-
-	evtimer_add(all->reaper_timer, &tv);
-}
-
 /* Destroys what is due. The next expiry, 0: none. */
 static int64_t reap(struct sandboxes *all, int64_t now)
 {
@@ -53,19 +46,18 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	int64_t next = reap(all, now);
 
 	if (next > 0) {
-		arm(all, MIN(next - now, TICK_MS));
+		loop_timer_set(all->reaper_timer, (uint64_t)MIN(next - now, TICK_MS));
 	}
 }
 
 void reaper_init(struct sandboxes *all)
 {
-	all->reaper_timer = evtimer_new(loop_base(all->loop), on_tick, all);
-	ASSERT(all->reaper_timer != NULL);
+	all->reaper_timer = loop_timer_new(all->loop, on_tick, all);
 }
 
 void reaper_kick(struct sandboxes *all)
 {
-	arm(all, 0);
+	loop_timer_set(all->reaper_timer, 0);
 }
 
 void reaper_fini(struct sandboxes *all)

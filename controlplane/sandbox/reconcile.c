@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/xalloc.h"
 #include "sandbox/sandbox_priv.h"
 
 /*
@@ -264,20 +263,18 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 
 void reconcile_soon(struct sandboxes *all, unsigned ms)
 {
-	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 	uint64_t at = clock_monotonic_ms() + ms;
 
 	/* Never later than what is set already. */
 	if (!evtimer_pending(all->reconcile_timer, NULL) || at < all->reconcile_at_ms) {
 		all->reconcile_at_ms = at;
-		evtimer_add(all->reconcile_timer, &tv);
+		loop_timer_set(all->reconcile_timer, ms);
 	}
 }
 
 void reconcile_init(struct sandboxes *all)
 {
-	all->reconcile_timer = evtimer_new(loop_base(all->loop), on_turn, all);
-	ASSERT(all->reconcile_timer != NULL);
+	all->reconcile_timer = loop_timer_new(all->loop, on_turn, all);
 }
 
 void reconcile_fini(struct sandboxes *all)

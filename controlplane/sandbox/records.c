@@ -18,13 +18,6 @@
 #define BITE     32
 #define MS_A_DAY (INT64_C(24) * 60 * MS_PER_MINUTE)
 
-static void arm(struct sandboxes *all, unsigned ms)
-{
-	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-
-	evtimer_add(all->records_timer, &tv);
-}
-
 /* By age first, then account by account: all->records_account is whose turn it is. */
 static int prune(struct sandboxes *all, unsigned *ret_count, struct err *err)
 {
@@ -67,7 +60,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	int r = bite(all, &err);
 
 	if (r > 0) {
-		arm(all, PAUSE_MS);
+		loop_timer_set(all->records_timer, PAUSE_MS);
 		return;
 	}
 	if (r < 0) {
@@ -78,19 +71,19 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		log_info("old records removed", "count=%" PRIu64, all->records_pruned);
 	}
 	all->records_pruned = 0;
-	arm(all, all->config.records_pass_ms ? all->config.records_pass_ms : PASS_MS);
+	loop_timer_set(all->records_timer,
+		all->config.records_pass_ms ? all->config.records_pass_ms : PASS_MS);
 }
 
 void records_init(struct sandboxes *all)
 {
-	all->records_timer = evtimer_new(loop_base(all->loop), on_timer, all);
-	ASSERT(all->records_timer);
+	all->records_timer = loop_timer_new(all->loop, on_timer, all);
 }
 
 void records_start(struct sandboxes *all)
 {
 	if (all->config.records_days > 0) {
-		arm(all, 0);
+		loop_timer_set(all->records_timer, 0);
 	}
 }
 

@@ -71,10 +71,8 @@ void result_tail_fini(struct result_tail *tail)
 
 static void arm(struct sandboxes *all, unsigned ms)
 {
-	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-
 	if (!evtimer_pending(all->results_timer, NULL)) {
-		evtimer_add(all->results_timer, &tv);
+		loop_timer_set(all->results_timer, ms);
 	}
 }
 
@@ -189,8 +187,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 void results_init(struct sandboxes *all)
 {
-	all->results_timer = evtimer_new(loop_base(all->loop), on_timer, all);
-	ASSERT(all->results_timer);
+	all->results_timer = loop_timer_new(all->loop, on_timer, all);
 }
 
 void results_fini(struct sandboxes *all)

@@ -29,7 +29,6 @@
 
 void sandbox_retry_row(struct sandbox *sb, const struct err *err)
 {
-	struct timeval tv = {.tv_sec = ROW_RETRY_MS / 1000, .tv_usec = ROW_RETRY_MS % 1000 * 1000};
 	LOG_REQUEST(sb->request);
 
 	unsigned suppressed;
@@ -39,7 +38,7 @@ void sandbox_retry_row(struct sandbox *sb, const struct err *err)
 		log_failure(LOG_LEVEL_ERR, "sandbox row not written, will retry", err,
 			"sb=%s suppressed=%u", sb->row->id, suppressed);
 	}
-	evtimer_add(sb->retry_timer, &tv);
+	loop_timer_set(sb->retry_timer, ROW_RETRY_MS);
 }
 
 static void begin_end(struct sandbox *sb)
@@ -57,7 +56,7 @@ static void begin_end(struct sandbox *sb)
 	extend_end_all(sb, &err);
 	if (sb->plan.phase == PLAN_UNWOUND) {
 		/* Its end is all that is left to write, but not from here. */
-		evtimer_add(sb->retry_timer, &(struct timeval){0});
+		loop_timer_set(sb->retry_timer, 0);
 	}
 	plan_unwind(&sb->plan, DESTROY, &err);
 }
@@ -283,8 +282,7 @@ void sandbox_plan_init(struct sandbox *sb)
 
 	plan_init(&sb->plan, sb->all->loop, &hooks, sb);
 	sandbox_use_create_plan(sb);
-	sb->retry_timer = evtimer_new(loop_base(sb->all->loop), on_retry_timer, sb);
-	ASSERT(sb->retry_timer != NULL);
+	sb->retry_timer = loop_timer_new(sb->all->loop, on_retry_timer, sb);
 }
 
 void sandbox_plan_fini(struct sandbox *sb)

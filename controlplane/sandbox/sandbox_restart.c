@@ -99,7 +99,7 @@ static void on_shutdown(void *arg, const struct guest_status *status, const stru
 	(void)status;
 	/* Once it is said, the domain's end is what counts. */
 	if (err && sb->stop_phase == STOP_ASKED) {
-		evtimer_add(sb->stop_timer, &(struct timeval){0});
+		loop_timer_set(sb->stop_timer, 0);
 	}
 }
 
@@ -113,14 +113,13 @@ static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 static void run_stop(void *arg)
 {
 	struct sandbox *sb = arg;
-	const struct timeval grace = {.tv_sec = STOP_GRACE_MS / 1000};
 	struct err err;
 
 	sb->has_stopped = true;
 	if (sb->task == TASK_RESTART && channel_is_ready(sb) &&
 		sb->guest->ops->shutdown(sb->guest, on_shutdown, sb, &err)) {
 		sb->stop_phase = STOP_ASKED;
-		evtimer_add(sb->stop_timer, &grace);
+		loop_timer_set(sb->stop_timer, STOP_GRACE_MS);
 	} else {
 		kill_domain(sb);
 	}
@@ -337,8 +336,7 @@ void restart_redo(struct sandbox *sb, bool has_domain)
 
 void restart_init(struct sandbox *sb)
 {
-	sb->stop_timer = evtimer_new(loop_base(sb->all->loop), on_stop_timer, sb);
-	ASSERT(sb->stop_timer != NULL);
+	sb->stop_timer = loop_timer_new(sb->all->loop, on_stop_timer, sb);
 }
 
 void restart_fini(struct sandbox *sb)

@@ -5,9 +5,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "sandbox/held_uids.h"
 #include "sandbox/paths.h"
 #include "sandbox/sandbox_priv.h"
-#include "sandbox/held_uids.h"
 #include "sandbox/stray_judge.h"
 
 /*
@@ -202,12 +202,9 @@ static void on_wait_timeout(evutil_socket_t fd, short what, void *arg)
 
 static void await_end(struct removal *removal, struct sandbox *sb)
 {
-	const struct timeval tv = {.tv_sec = END_WITHIN_MS / MS_PER_SECOND};
-
 	removal->wait = sandbox_wait_gone(sb, on_gone, removal);
-	removal->timer = evtimer_new(loop_base(sb->all->loop), on_wait_timeout, removal);
-	ASSERT(removal->timer != NULL);
-	evtimer_add(removal->timer, &tv);
+	removal->timer = loop_timer_new(sb->all->loop, on_wait_timeout, removal);
+	loop_timer_set(removal->timer, END_WITHIN_MS);
 }
 
 static void end_sandbox(struct removal *removal, struct sandbox *sb)
@@ -403,17 +400,14 @@ static struct strays_call *call_new(
 	struct sandboxes *all, const struct strays_request *request, bool is_pass)
 {
 	struct strays_call *call = xnew(struct strays_call);
-	const struct timeval tv = {.tv_sec = (time_t)(request->ready_ms / MS_PER_SECOND),
-		.tv_usec = (suseconds_t)(request->ready_ms % MS_PER_SECOND * 1000)};
 
 	call->all = all;
 	call->request = *request;
 	call->is_pass = is_pass;
 	TAILQ_INIT(&call->removals);
-	call->ready_timer = evtimer_new(loop_base(all->loop), on_ready_timeout, call);
-	ASSERT(call->ready_timer != NULL);
+	call->ready_timer = loop_timer_new(all->loop, on_ready_timeout, call);
 	if (request->ready_ms > 0) {
-		evtimer_add(call->ready_timer, &tv);
+		loop_timer_set(call->ready_timer, request->ready_ms);
 	}
 	TAILQ_INSERT_TAIL(&all->strays_calls, call, link);
 	begin_first(all);
@@ -477,7 +471,6 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 void strays_soon(struct sandboxes *all, unsigned ms)
 {
-	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 	uint64_t at = clock_monotonic_ms() + ms;
 
 	if (all->config.is_inspection || !all->is_reconciled) {
@@ -486,15 +479,14 @@ void strays_soon(struct sandboxes *all, unsigned ms)
 	/* Never later than what is set already. */
 	if (!evtimer_pending(all->strays_timer, NULL) || at < all->strays_at_ms) {
 		all->strays_at_ms = at;
-		evtimer_add(all->strays_timer, &tv);
+		loop_timer_set(all->strays_timer, ms);
 	}
 }
 
 void strays_init(struct sandboxes *all)
 {
 	TAILQ_INIT(&all->strays_calls);
-	all->strays_timer = evtimer_new(loop_base(all->loop), on_timer, all);
-	ASSERT(all->strays_timer != NULL);
+	all->strays_timer = loop_timer_new(all->loop, on_timer, all);
 }
 
 void strays_fini(struct sandboxes *all)
