@@ -19,9 +19,17 @@
 
 #define GIB (UINT64_C(1) << 30)
 
-void boot_note_timeout(struct sandbox *sb, const struct err *err)
+static void note_timeout(struct sandbox *sb, const struct err *err)
 {
 	sb->holds_uid |= err && err->kind == ERR_TIMEOUT;
+}
+
+void boot_made(void *arg, const struct err *err)
+{
+	struct sandbox *sb = arg;
+
+	note_timeout(sb, err);
+	plan_answer(&sb->plan, err);
 }
 
 void boot_fill_spec(const struct sandbox *sb, struct hv_spec *spec)
@@ -59,7 +67,7 @@ static void on_started(void *arg, const struct hv_facts *facts, const struct err
 		sb->row->pid_start = facts->pid_start;
 		sb->has_domain = true;
 	}
-	boot_note_timeout(sb, err);
+	note_timeout(sb, err);
 	plan_answer(&sb->plan, err);
 	egress_update(sb);
 }

@@ -106,7 +106,6 @@ static void act_on_row(
 {
 	switch (action) {
 	case RECONCILE_ATTACH:
-	case RECONCILE_RESUME:
 		attach(sb, facts);
 		break;
 	case RECONCILE_DISKLESS:

@@ -39,9 +39,8 @@ enum reconcile_disk { RECONCILE_NO_DISK, RECONCILE_DISK, RECONCILE_DISK_MAX };
 enum reconcile_action {
 	RECONCILE_KEEP = 1, /* as it should be */
 	RECONCILE_WAIT,     /* can't be told yet: look again soon */
-	RECONCILE_ATTACH,   /* hold the channel; put deadline, expiry and link right */
-	RECONCILE_RESUME,   /* attach, and let it run on */
-	RECONCILE_DISKLESS, /* it runs on a disk whose file was removed: resume, and say so */
+	RECONCILE_ATTACH,   /* hold the channel; put deadline, expiry and link right; resume it */
+	RECONCILE_DISKLESS, /* it runs on a disk whose file was removed: attach, and say so */
 	RECONCILE_ENDED,    /* its domain is gone: remove a temporary one, stop another */
 	RECONCILE_LOST,     /* its disk is gone, too: remove it */
 	RECONCILE_UNDO,     /* its creation was interrupted: take everything back */

@@ -28,14 +28,6 @@
 
 /* ---- the steps ---- */
 
-static void on_disk_created(void *arg, const struct err *err)
-{
-	struct sandbox *sb = arg;
-
-	boot_note_timeout(sb, err);
-	plan_answer(&sb->plan, err);
-}
-
 static void run_disk(void *arg)
 {
 	struct sandbox *sb = arg;
@@ -48,7 +40,7 @@ static void run_disk(void *arg)
 		return;
 	}
 	boot_fill_spec(sb, &spec);
-	hv->ops->disk_create(hv, &spec, on_disk_created, sb);
+	hv->ops->disk_create(hv, &spec, boot_made, sb);
 }
 
 static const struct plan_step create_steps[] = {

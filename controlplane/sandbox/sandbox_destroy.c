@@ -191,21 +191,25 @@ void sandbox_undo_channel(void *arg)
 	plan_answer(&sb->plan, NULL);
 }
 
-static void on_domain_undone(void *arg, const struct err *err)
+void sandbox_step_answered(void *arg, const struct err *err)
 {
 	struct sandbox *sb = arg;
 
 	plan_answer(&sb->plan, err);
 }
 
-void sandbox_undo_domain(void *arg)
+void sandbox_end_domain(struct sandbox *sb, hv_done_fn done)
 {
-	struct sandbox *sb = arg;
 	struct hv *hv = sb->all->hv;
 
 	sb->has_domain = false;
 	pause_forget(sb);
-	hv->ops->destroy(hv, sb->row->id, on_domain_undone, sb);
+	hv->ops->destroy(hv, sb->row->id, done, sb);
+}
+
+void sandbox_undo_domain(void *arg)
+{
+	sandbox_end_domain(arg, sandbox_step_answered);
 }
 
 static void on_disk_undone(void *arg, const struct err *err)
@@ -216,7 +220,7 @@ static void on_disk_undone(void *arg, const struct err *err)
 	if (!err && paths_remove_home(sb->all->config.state_dir, sb->row->id, &home_err) != 0) {
 		err = &home_err;
 	}
-	plan_answer(&sb->plan, err);
+	sandbox_step_answered(sb, err);
 }
 
 void sandbox_undo_disk(void *arg)

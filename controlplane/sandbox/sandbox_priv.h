@@ -192,8 +192,9 @@ bool sandbox_is_going(const struct sandbox *sb);
 void boot_init(struct sandbox *sb);
 void boot_fini(struct sandbox *sb);
 void boot_fill_spec(const struct sandbox *sb, struct hv_spec *spec);
-/* A call that timed out may still take effect, with the sandbox's uid. */
-void boot_note_timeout(struct sandbox *sb, const struct err *err);
+/* As hv_done_fn: the answer of a call that makes something, the plan's. One that timed out may
+ * still take effect, with the sandbox's uid. */
+void boot_made(void *arg, const struct err *err);
 void boot_run_domain(void *arg);
 void boot_run_channel(void *arg);
 void boot_run_configure(void *arg);
@@ -226,6 +227,10 @@ void restart_domain_ended(struct sandbox *sb);
 
 /* ---- sandbox_destroy.c: undoing it ---- */
 
+/* As hv_done_fn: the answer of a step is the plan's. */
+void sandbox_step_answered(void *arg, const struct err *err);
+/* Destroys the domain; done() gets @sb. */
+void sandbox_end_domain(struct sandbox *sb, hv_done_fn done);
 void sandbox_undo_channel(void *arg);
 void sandbox_undo_domain(void *arg);
 void sandbox_undo_disk(void *arg);

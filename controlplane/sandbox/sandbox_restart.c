@@ -31,14 +31,6 @@
 
 /* ---- the steps ---- */
 
-static void on_prepared(void *arg, const struct err *err)
-{
-	struct sandbox *sb = arg;
-
-	boot_note_timeout(sb, err);
-	plan_answer(&sb->plan, err);
-}
-
 static void run_prepare(void *arg)
 {
 	struct sandbox *sb = arg;
@@ -46,14 +38,7 @@ static void run_prepare(void *arg)
 	struct hv_spec spec;
 
 	boot_fill_spec(sb, &spec);
-	hv->ops->disk_prepare(hv, &spec, on_prepared, sb);
-}
-
-static void on_answered(void *arg, const struct err *err)
-{
-	struct sandbox *sb = arg;
-
-	plan_answer(&sb->plan, err);
+	hv->ops->disk_prepare(hv, &spec, boot_made, sb);
 }
 
 static void undo_prepare(void *arg)
@@ -61,7 +46,7 @@ static void undo_prepare(void *arg)
 	struct sandbox *sb = arg;
 	struct hv *hv = sb->all->hv;
 
-	hv->ops->disk_discard(hv, sb->row->id, &sb->paths, on_answered, sb);
+	hv->ops->disk_discard(hv, sb->row->id, &sb->paths, sandbox_step_answered, sb);
 }
 
 static void run_swap(void *arg)
@@ -69,7 +54,7 @@ static void run_swap(void *arg)
 	struct sandbox *sb = arg;
 	struct hv *hv = sb->all->hv;
 
-	hv->ops->disk_swap(hv, sb->row->id, &sb->paths, on_answered, sb);
+	hv->ops->disk_swap(hv, sb->row->id, &sb->paths, sandbox_step_answered, sb);
 }
 
 static void on_stopped(void *arg, const struct err *err)
@@ -77,19 +62,15 @@ static void on_stopped(void *arg, const struct err *err)
 	struct sandbox *sb = arg;
 
 	sb->stop_phase = STOP_IDLE;
-	plan_answer(&sb->plan, err);
+	sandbox_step_answered(sb, err);
 }
 
 static void kill_domain(struct sandbox *sb)
 {
-	struct hv *hv = sb->all->hv;
-
 	sb->stop_phase = STOP_KILLING;
 	evtimer_del(sb->stop_timer);
 	channel_close(sb);
-	sb->has_domain = false;
-	pause_forget(sb);
-	hv->ops->destroy(hv, sb->row->id, on_stopped, sb);
+	sandbox_end_domain(sb, on_stopped);
 }
 
 static void on_shutdown(void *arg, const struct guest_status *status, const struct err *err)

@@ -155,7 +155,6 @@ static const char *reason_of(enum reconcile_action action)
 	case RECONCILE_KEEP:
 	case RECONCILE_WAIT:
 	case RECONCILE_ATTACH:
-	case RECONCILE_RESUME:
 	default:
 		return NULL;
 	}

@@ -169,7 +169,6 @@ static void assert_done(struct world *w, const struct cell *cell, enum reconcile
 		assert_int_equal(has_disk(w, cell), cell->disk == RECONCILE_DISK);
 		break;
 	case RECONCILE_ATTACH:
-	case RECONCILE_RESUME:
 		assert_works(w, cell);
 		assert_true(has_disk(w, cell));
 		break;

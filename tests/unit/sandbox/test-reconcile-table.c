@@ -7,7 +7,6 @@ static const char letters[] = {
 	[RECONCILE_KEEP] = 'k',
 	[RECONCILE_WAIT] = 'w',
 	[RECONCILE_ATTACH] = 'a',
-	[RECONCILE_RESUME] = 'r',
 	[RECONCILE_DISKLESS] = 'd',
 	[RECONCILE_ENDED] = 'e',
 	[RECONCILE_LOST] = 'l',
@@ -25,7 +24,7 @@ static const struct {
 	{RECONCILE_CREATING, "uuuuw", "uuuuw"},
 	{RECONCILE_RESTARTING, "lddlw", "RRRRw"},
 	{RECONCILE_RESETTING, "RRRRw", "RRRRw"},
-	{RECONCILE_RUNNING, "lddlw", "earew"},
+	{RECONCILE_RUNNING, "lddlw", "eaaew"},
 	{RECONCILE_STOPPED, "lxxlw", "kxxkw"},
 	{RECONCILE_DELETING, "ffffw", "ffffw"},
 };
