@@ -35,6 +35,19 @@ struct auth {
 	uint64_t touch_not_before_ms; /* monotonic */
 };
 
+const char *principal_log_name(const struct principal *principal)
+{
+	return principal->is_admin ? "admin" : log_dash(principal->key_id);
+}
+
+bool principal_may_log(
+	const struct principal *principal, struct log_limit *limit, unsigned *ret_held_back)
+{
+	*ret_held_back = 0;
+	return principal->is_admin || principal->key_id[0] ||
+	       log_limit_allows(limit, clock_monotonic_ms(), ret_held_back);
+}
+
 struct auth *auth_new(struct store *store)
 {
 	struct auth *auth = xnew(struct auth);

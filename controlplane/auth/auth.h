@@ -21,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/id.h"
+#include "base/log.h"
 
 struct store;
 struct store_key;
@@ -38,6 +39,15 @@ struct principal {
 	unsigned scopes;       /* of enum auth_scope */
 	bool is_admin;         /* came through the admin socket */
 };
+
+/* For the field `by` of a log line: "admin", the key's id, or "-". */
+const char *principal_log_name(const struct principal *principal);
+/*
+ * Whether a line about what it asked for may be written: who needs no key could write lines without
+ * end. *ret_held_back: lines that weren't since the last one.
+ */
+bool principal_may_log(
+	const struct principal *principal, struct log_limit *limit, unsigned *ret_held_back);
 
 struct auth;
 

@@ -67,6 +67,12 @@ void log_request_end(const struct log_request *before);
  */
 const char *log_quote(char *out, size_t size, const char *text, size_t len);
 
+/* For a field that may be empty. */
+static inline const char *log_dash(const char *text)
+{
+	return text && text[0] ? text : "-";
+}
+
 /*
  * The same for a person's terminal: no quotes around it, and only what isn't printable is escaped.
  * Stops before a piece that doesn't fit; returns how many bytes of @text are in @out.

@@ -103,6 +103,7 @@ void ctl_print_text(const char *text, size_t len, FILE *out);
 
 /* Members of answers; "" where there is none. */
 const char *ctl_member(json_object *object, const char *name);
+bool ctl_is_true(json_object *object, const char *name);
 /* The array @name of an answer, each of its elements an object; or NULL after a message. */
 json_object *ctl_array(json_object *object, const char *name);
 

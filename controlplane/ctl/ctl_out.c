@@ -30,6 +30,11 @@ const char *ctl_member(json_object *object, const char *name)
 	return json_object_get_string(member);
 }
 
+bool ctl_is_true(json_object *object, const char *name)
+{
+	return json_object_get_boolean(json_object_object_get(object, name));
+}
+
 static bool is_array_of_objects(json_object *array)
 {
 	if (!json_object_is_type(array, json_type_array)) {

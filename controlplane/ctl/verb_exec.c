@@ -94,7 +94,6 @@ static int write_output(json_object *answer, const char *name, const char *base6
 static int print_result(const struct ctl *ctl, json_object *answer)
 {
 	json_object *code = NULL;
-	json_object *flag = NULL;
 
 	/* What doesn't fit into an exit status would come out as another one, 256 as success. */
 	if (!json_object_object_get_ex(answer, "exit_code", &code) ||
@@ -111,12 +110,10 @@ static int print_result(const struct ctl *ctl, json_object *answer)
 		write_output(answer, "stderr", "stderr_base64", stderr) != 0) {
 		return CTL_EXIT_FAILED;
 	}
-	if (json_object_object_get_ex(answer, "timed_out", &flag) &&
-		json_object_get_boolean(flag)) {
+	if (ctl_is_true(answer, "timed_out")) {
 		fprintf(stderr, "paddockctl: the command ran out of time\n");
 	}
-	if (json_object_object_get_ex(answer, "truncated", &flag) &&
-		json_object_get_boolean(flag)) {
+	if (ctl_is_true(answer, "truncated")) {
 		fprintf(stderr, "paddockctl: the output was cut at the service's limit\n");
 	}
 	return json_object_get_int(code);

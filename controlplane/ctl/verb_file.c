@@ -241,7 +241,6 @@ int ctl_ls(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv)
 {
 	_cleanup_ctl_options_ struct ctl_options options;
 	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
-	json_object *is_cut = NULL;
 
 	if (ctl_options_read(ctl, &options, api_row(verb->op), NULL, false, argc, argv) != 0 ||
 		ctl_expect(verb, &options, 1, 2) != 0) {
@@ -265,8 +264,7 @@ int ctl_ls(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv)
 		return CTL_EXIT_FAILED;
 	}
 	print_entries(entries);
-	if (json_object_object_get_ex(response.json, "truncated", &is_cut) &&
-		json_object_get_boolean(is_cut)) {
+	if (ctl_is_true(response.json, "truncated")) {
 		fprintf(stderr, "paddockctl: the list is cut; see --limit\n");
 	}
 	return 0;

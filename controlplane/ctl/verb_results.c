@@ -7,11 +7,6 @@
 /* Characters of an output's last line that the table shows. */
 #define LINE_MAX_CHARS 60
 
-static bool is_true(json_object *result, const char *name)
-{
-	return json_object_get_boolean(json_object_object_get(result, name));
-}
-
 /* "exit 7", "signal 9", "timed out", "failed". The caller frees. */
 static char *ending_of(json_object *result)
 {
@@ -20,7 +15,7 @@ static char *ending_of(json_object *result)
 	if (ctl_member(result, "error")[0]) {
 		return xstrdup("failed");
 	}
-	if (is_true(result, "timed_out")) {
+	if (ctl_is_true(result, "timed_out")) {
 		return xstrdup("timed out");
 	}
 	return signal[0] ? xasprintf("signal %s", signal)

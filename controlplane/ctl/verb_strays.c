@@ -63,21 +63,16 @@ static char *find_program(void)
 	return xstrdup("paddockd");
 }
 
-static bool is_set(json_object *values, const char *name)
-{
-	return json_object_get_boolean(json_object_object_get(values, name));
-}
-
 static void exec_program(const struct ctl_options *options, int out)
 {
 	char *program = find_program();
 	char *argv[8] = {program, (char *)"--strays"};
 	size_t count = 2;
 
-	if (is_set(options->values, "reap")) {
+	if (ctl_is_true(options->values, "reap")) {
 		argv[count++] = (char *)"--reap";
 	}
-	if (is_set(options->values, "all_instances")) {
+	if (ctl_is_true(options->values, "all_instances")) {
 		argv[count++] = (char *)"--all-instances";
 	}
 	if (options->own[0]) {
@@ -200,7 +195,7 @@ static void add_texts(json_object *data)
 		json_object *stray = json_object_array_get_idx(data, i);
 		_cleanup_free_ char *age = age_text(number(stray, "age_seconds"));
 		const char *error = ctl_member(stray, "error");
-		const char *state = is_set(stray, "reaped")            ? "reaped"
+		const char *state = ctl_is_true(stray, "reaped")       ? "reaped"
 				    : ctl_member(stray, "instance")[0] ? "not ours"
 								       : "left";
 

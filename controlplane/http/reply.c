@@ -5,7 +5,6 @@
 
 #include "api/api.h"
 #include "api/api_errors.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "http/server_priv.h"
 #include "ops/ops.h"
@@ -118,60 +117,37 @@ uint64_t http_reply_json(struct http_request *request, int status, json_object *
 
 /* ---- log ---- */
 
-static const char *dash(const char *text)
-{
-	return text[0] ? text : "-";
-}
-
 static const char *operation_of(const struct http_request *request)
 {
 	return request && request->row ? request->row->name : "-";
 }
 
-static const char *account_of(const struct http_request *request)
-{
-	return request ? dash(request->principal.account_id) : "-";
-}
-
-static const char *key_of(const struct http_request *request)
-{
-	if (request && request->principal.is_admin) {
-		return "admin";
-	}
-	return request ? dash(request->principal.key_id) : "-";
-}
-
-/* Who needs no key could write lines without end. */
-static bool may_log(
-	struct log_limit *limit, const struct http_request *request, unsigned *ret_held_back)
-{
-	*ret_held_back = 0;
-	return key_of(request)[0] != '-' ||
-	       log_limit_allows(limit, clock_monotonic_ms(), ret_held_back);
-}
-
 void http_log_refusal(struct http_server *server, const struct http_request *request,
 	const char *id, int status, const struct err *err)
 {
+	static const struct principal nobody;
+	const struct principal *principal = request ? &request->principal : &nobody;
 	char quoted[256];
 	unsigned held_back;
 
-	if (may_log(&server->refusals, request, &held_back)) {
+	if (principal_may_log(principal, &server->refusals, &held_back)) {
 		log_info("request refused",
 			"rq=%s op=%s account=%s by=%s status=%d error=%s held_back=%u why=%s", id,
-			operation_of(request), account_of(request), key_of(request), status,
-			api_error_of(err->kind)->type, held_back,
-			log_quote(quoted, sizeof quoted, err->msg, strlen(err->msg)));
+			operation_of(request), log_dash(principal->account_id),
+			principal_log_name(principal), status, api_error_of(err->kind)->type,
+			held_back, log_quote(quoted, sizeof quoted, err->msg, strlen(err->msg)));
 	}
 }
 
 void http_log_failure(const struct http_request *request, const struct err *err)
 {
+	const struct principal *principal = &request->principal;
 	unsigned held_back;
 
-	if (may_log(&request->server->failures, request, &held_back)) {
+	if (principal_may_log(principal, &request->server->failures, &held_back)) {
 		log_failure(LOG_LEVEL_ERR, "request failed", err,
 			"rq=%s op=%s account=%s by=%s held_back=%u", request->id,
-			operation_of(request), account_of(request), key_of(request), held_back);
+			operation_of(request), log_dash(principal->account_id),
+			principal_log_name(principal), held_back);
 	}
 }

@@ -31,47 +31,50 @@ static void submit_disk(struct hv *hv, struct lv_job *job, hv_done_fn done)
 	lv_queue_submit(hv_libvirt_of(hv), job, hv_libvirt_of(hv)->deadlines.disk_ms);
 }
 
-static void op_disk_create(struct hv *hv, const struct hv_spec *spec, hv_done_fn done, void *arg)
+static void make_disk(
+	struct hv *hv, enum lv_verb verb, const struct hv_spec *spec, hv_done_fn done, void *arg)
 {
-	struct lv_job *job = lv_queue_job(hv, LV_DISK_CREATE, spec->id, arg);
+	struct lv_job *job = lv_queue_job(hv, verb, spec->id, arg);
 
 	job->spec = hv_spec_dup(spec);
 	submit_disk(hv, job, done);
 }
 
+static void move_disk(struct hv *hv, enum lv_verb verb, const char *id,
+	const struct hv_paths *paths, hv_done_fn done, void *arg)
+{
+	struct lv_job *job = lv_queue_job(hv, verb, id, arg);
+
+	job->paths = hv_paths_dup(paths);
+	submit_disk(hv, job, done);
+}
+
+static void op_disk_create(struct hv *hv, const struct hv_spec *spec, hv_done_fn done, void *arg)
+{
+	make_disk(hv, LV_DISK_CREATE, spec, done, arg);
+}
+
 static void op_disk_prepare(struct hv *hv, const struct hv_spec *spec, hv_done_fn done, void *arg)
 {
-	struct lv_job *job = lv_queue_job(hv, LV_DISK_PREPARE, spec->id, arg);
-
-	job->spec = hv_spec_dup(spec);
-	submit_disk(hv, job, done);
+	make_disk(hv, LV_DISK_PREPARE, spec, done, arg);
 }
 
 static void op_disk_swap(
 	struct hv *hv, const char *id, const struct hv_paths *paths, hv_done_fn done, void *arg)
 {
-	struct lv_job *job = lv_queue_job(hv, LV_DISK_SWAP, id, arg);
-
-	job->paths = hv_paths_dup(paths);
-	submit_disk(hv, job, done);
+	move_disk(hv, LV_DISK_SWAP, id, paths, done, arg);
 }
 
 static void op_disk_discard(
 	struct hv *hv, const char *id, const struct hv_paths *paths, hv_done_fn done, void *arg)
 {
-	struct lv_job *job = lv_queue_job(hv, LV_DISK_DISCARD, id, arg);
-
-	job->paths = hv_paths_dup(paths);
-	submit_disk(hv, job, done);
+	move_disk(hv, LV_DISK_DISCARD, id, paths, done, arg);
 }
 
 static void op_disk_remove(
 	struct hv *hv, const char *id, const struct hv_paths *paths, hv_done_fn done, void *arg)
 {
-	struct lv_job *job = lv_queue_job(hv, LV_DISK_REMOVE, id, arg);
-
-	job->paths = hv_paths_dup(paths);
-	submit_disk(hv, job, done);
+	move_disk(hv, LV_DISK_REMOVE, id, paths, done, arg);
 }
 
 /* RFC 4122, version 4. */

@@ -155,19 +155,6 @@ struct op_answer *op_answer(struct op_call *call)
 	return call->state == OP_ANSWERED ? &call->answer : NULL;
 }
 
-static const char *dash(const char *text)
-{
-	return text && text[0] ? text : "-";
-}
-
-/* Who needs no key could write lines without end. */
-static bool may_log(const struct op_call *call, unsigned *ret_held_back)
-{
-	*ret_held_back = 0;
-	return call->principal.is_admin || call->principal.key_id[0] ||
-	       log_limit_allows(&call->ops->keyless, clock_monotonic_ms(), ret_held_back);
-}
-
 static void log_call(const struct op_call *call, uint64_t bytes)
 {
 	bool is_probe = call->row->op == API_HEALTHZ || call->row->op == API_READYZ;
@@ -176,7 +163,8 @@ static void log_call(const struct op_call *call, uint64_t bytes)
 	char more[32] = "";
 	unsigned held_back;
 
-	if (level > log_level() || !may_log(call, &held_back)) {
+	if (level > log_level() ||
+		!principal_may_log(&call->principal, &call->ops->keyless, &held_back)) {
 		return;
 	}
 	if (held_back > 0) {
@@ -184,10 +172,10 @@ static void log_call(const struct op_call *call, uint64_t bytes)
 	}
 	log_line(level, "call",
 		"rq=%s op=%s account=%s by=%s sb=%s status=%d error=%s ms=%llu.%03llu bytes=%llu%s",
-		call->id, call->row->name, dash(call->principal.account_id),
-		call->principal.is_admin ? "admin" : dash(call->principal.key_id),
-		dash(call->sandbox), call->state == OP_ANSWERED ? call->answer.status : 0,
-		dash(call->answer.error_type), (unsigned long long)us / 1000,
+		call->id, call->row->name, log_dash(call->principal.account_id),
+		principal_log_name(&call->principal), log_dash(call->sandbox),
+		call->state == OP_ANSWERED ? call->answer.status : 0,
+		log_dash(call->answer.error_type), (unsigned long long)us / 1000,
 		(unsigned long long)us % 1000, (unsigned long long)bytes, more);
 }
 
