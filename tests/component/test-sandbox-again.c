@@ -143,8 +143,9 @@ static void test_a_guest_that_does_not_power_off_is_not_waited_for_long(void **s
 	struct world_answer answer;
 
 	(void)state;
-	/* It says yes and stays; it says no; it hangs. */
-	static const enum fake_mode modes[] = {FAKE_FAIL, FAKE_TIMEOUT};
+	/* It says no; the driver gives it up; it says nothing at all, up to the end of the grace.
+	 */
+	static const enum fake_mode modes[] = {FAKE_FAIL, FAKE_TIMEOUT, FAKE_HOLD};
 
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		fake_guest_script(w->guests, FAKE_GUEST_SHUTDOWN,
