@@ -18,6 +18,7 @@
  * times (1).
  */
 
+#include "base/err.h"
 #include "base/macros.h"
 
 enum fault_action { FAULT_NONE, FAULT_FAIL, FAULT_HANG, FAULT_DELAY };
@@ -25,6 +26,12 @@ enum fault_action { FAULT_NONE, FAULT_FAIL, FAULT_HANG, FAULT_DELAY };
 /* How long a hanging call hangs before it counts as timed out, and how long a slow one takes. */
 #define FAULT_HANG_MS  100
 #define FAULT_DELAY_MS 50
+
+/* The error of what a fault made fail; returns -1. */
+static inline int fault_fail(struct err *err, enum err_kind kind)
+{
+	return err_set(err, kind, "a fault was injected");
+}
 
 #ifdef PADDOCK_TEST_HOOKS
 /* What is to happen at the point whose name this makes. */

@@ -28,11 +28,6 @@ static enum fault_action fault(const struct plan *plan, const char *suffix)
 	return fault_at("%s.undo.%s%s", plan->name, step, suffix);
 }
 
-static void set_injected(struct err *err, enum err_kind kind)
-{
-	err_set(err, kind, "a fault was injected");
-}
-
 /* ---- forwards and back ---- */
 
 static void call_step(struct plan *plan)
@@ -52,7 +47,7 @@ static void begin_step(struct plan *plan)
 	switch (plan->fault) {
 	case FAULT_FAIL:
 		plan->fault = FAULT_NONE;
-		set_injected(&err, ERR_INTERNAL);
+		(void)fault_fail(&err, ERR_INTERNAL);
 		plan_answer(plan, &err);
 		break;
 	case FAULT_DELAY:
@@ -126,7 +121,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (plan->fault == FAULT_DELAY && plan->is_stopping) {
-		set_injected(&err, ERR_CANCELLED);
+		(void)fault_fail(&err, ERR_CANCELLED);
 		end_step(plan, &err);
 	} else if (plan->fault == FAULT_DELAY) {
 		plan->fault = FAULT_NONE;
@@ -134,7 +129,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	} else if (plan->fault == FAULT_NONE) {
 		undo_step(plan);
 	} else if (plan->is_answered) {
-		set_injected(&err, ERR_TIMEOUT);
+		(void)fault_fail(&err, ERR_TIMEOUT);
 		end_step(plan, &err);
 	}
 }
@@ -221,7 +216,7 @@ static void end_step(struct plan *plan, const struct err *err)
 	plan->fault = FAULT_NONE;
 	plan->is_answer_due = false;
 	if (!err && fault(plan, ".done") == FAULT_FAIL) {
-		set_injected(&injected, ERR_INTERNAL);
+		(void)fault_fail(&injected, ERR_INTERNAL);
 		err = &injected;
 	}
 	if (plan->phase == PLAN_UNWINDING) {
@@ -253,7 +248,7 @@ void plan_answer(struct plan *plan, const struct err *err)
 		return;
 	}
 	if (plan->fault == FAULT_HANG) {
-		set_injected(&injected, ERR_TIMEOUT);
+		(void)fault_fail(&injected, ERR_TIMEOUT);
 		err = &injected;
 	}
 	end_step(plan, err);

@@ -209,7 +209,7 @@ static struct store_sandbox *make_row(
 }
 
 /* The row, and with it the key of the creation @failed_id, empty: none. */
-static int write_row(struct sandboxes *all, const struct store_sandbox *row, const char *failed_id,
+static int insert_row(struct sandboxes *all, const struct store_sandbox *row, const char *failed_id,
 	struct err *err)
 {
 	_cleanup_store_tx_ struct store_tx tx = STORE_TX_INIT;
@@ -223,6 +223,19 @@ static int write_row(struct sandboxes *all, const struct store_sandbox *row, con
 		return -1;
 	}
 	return store_commit(&tx, err);
+}
+
+static int write_row(struct sandboxes *all, const struct store_sandbox *row, const char *failed_id,
+	struct err *err)
+{
+	if (fault_at("row.insert") == FAULT_FAIL) {
+		return fault_fail(err, ERR_UNAVAILABLE);
+	}
+	if (insert_row(all, row, failed_id, err) != 0) {
+		return -1;
+	}
+	(void)fault_at("row.insert.done");
+	return 0;
 }
 
 /* Charges and writes the row: from here on there is something to take back. */
@@ -240,17 +253,12 @@ static int admit(struct sandboxes *all, const struct sandbox_create_spec *spec, 
 	}
 	_cleanup_store_sandbox_ struct store_sandbox *row = make_row(spec, image, network);
 
-	if (fault_at("row.insert") == FAULT_FAIL) {
-		quota_refund(&charge);
-		return err_set(err, ERR_UNAVAILABLE, "a fault was injected");
-	}
 	if (store_sandbox_find_uid(all->store, all->config.uid_first, all->config.uid_count,
 		    &row->uid, err) != 0 ||
 		write_row(all, row, failed_id, err) != 0) {
 		quota_refund(&charge);
 		return -1;
 	}
-	(void)fault_at("row.insert.done");
 	struct sandbox *sb = sandbox_new(all, steal_ptr(&row), SANDBOX_PROVISIONING);
 
 	snprintf(sb->request, sizeof sb->request, "%s", log_request());

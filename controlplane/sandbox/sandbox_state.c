@@ -141,7 +141,7 @@ int sandbox_set_state(
 	ASSERT(sandbox_state_can(sb->state, to));
 	fill_change(sb, to, reason, &change);
 	if (fault_at("row.%s", change.state) == FAULT_FAIL) {
-		return err_set(err, ERR_UNAVAILABLE, "a fault was injected");
+		return fault_fail(err, ERR_UNAVAILABLE);
 	}
 	if (write_change(sb, &change, err) != 0) {
 		return -1;
