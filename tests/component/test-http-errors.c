@@ -1,5 +1,5 @@
-#include "tests/lib/http_fixture.h"
 #include "tests/lib/http_check.h"
+#include "tests/lib/http_fixture.h"
 #include "tests/lib/http_trial.h"
 
 #include <sqlite3.h>

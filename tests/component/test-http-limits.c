@@ -19,13 +19,6 @@ static void set_up(const struct http_config *config)
 	h = http_world_new(config);
 }
 
-static int tear_down(void **state)
-{
-	(void)state;
-	http_world_free(h);
-	return 0;
-}
-
 static void test_connections_are_capped(void **state)
 {
 	const struct http_config config = {.connections_max = 3};
@@ -320,7 +313,7 @@ static void test_without_descriptors_the_listener_rests_and_comes_back(void **st
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_teardown(name, tear_down)
+#define T(name) cmocka_unit_test_teardown(name, http_tear_down)
 		T(test_connections_are_capped),
 		T(test_connections_beyond_the_cap_are_not_taken_without_end),
 		T(test_silent_connections_end),

@@ -1,4 +1,5 @@
 #include "tests/lib/http_check.h"
+#include "tests/lib/http_fixture.h"
 
 #include <dirent.h>
 #include <malloc.h>
@@ -325,21 +326,12 @@ static const struct row rows[] = {
 		"", NULL, NULL, SILENT, false, true),
 };
 
-static struct http_world *h;
-
 static int set_up(void **state)
 {
 	const struct http_config config = {.body_bytes = BODY_BYTES};
 
 	(void)state;
 	h = http_world_new(&config);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	http_world_free(h);
 	return 0;
 }
 
@@ -571,7 +563,7 @@ int main(int argc, char *argv[])
 	(void)argc;
 	without_caches(argv);
 	const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, http_tear_down)
 		T(test_odd_bytes_are_answered_as_the_table_says),
 		T(test_nothing_is_left_of_them),
 #undef T

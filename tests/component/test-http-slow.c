@@ -1,4 +1,5 @@
 #include "tests/lib/http_check.h"
+#include "tests/lib/http_fixture.h"
 
 #include <stdlib.h>
 
@@ -10,21 +11,12 @@
 
 #define HEAD "POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
-static struct http_world *h;
-
 static int set_up(void **state)
 {
 	const struct http_config config = {.idle_timeout_s = 1};
 
 	(void)state;
 	h = http_world_new(&config);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	http_world_free(h);
 	return 0;
 }
 
@@ -111,7 +103,7 @@ static void test_single_bytes_make_a_request(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, http_tear_down)
 		T(test_senders_that_stop_are_left),
 		T(test_drops_do_not_keep_a_connection_for_ever),
 		T(test_single_bytes_make_a_request),
