@@ -65,13 +65,16 @@ struct guest_config {
 };
 
 struct guest_exec_spec {
+	const char *id;      /* by which signal() and the job calls name it; NULL: none can */
 	char *const *args;   /* argv, or NULL and … */
 	const char *command; /* … this, for the shell */
+	const char *shell;   /* program that takes it after -c; NULL: the image's bash, else sh */
 	const char *cwd;     /* NULL: /workspace */
 	char *const *env;
 	uint64_t
 		timeout_ms; /* 0: none. The guest enforces it; the host again, some seconds later */
 	uint64_t output_cap; /* bytes of both outputs together; the rest is counted and dropped */
+	uint64_t tail_cap;   /* but for so many last bytes of each, which come before the end */
 	bool as_root;
 	struct pipe *stdin_pipe; /* the call takes the reader's end; NULL: no stdin */
 };
@@ -83,7 +86,44 @@ struct guest_exec_result {
 	bool truncated;
 	uint64_t stdout_bytes; /* true counts */
 	uint64_t stderr_bytes;
+	uint64_t stdout_tail; /* so many of the bytes that came last belong behind a gap */
+	uint64_t stderr_tail;
 	uint64_t duration_us;
+};
+
+/*
+ * A job is a command that needs nobody: its output goes into a ring in the guest, which keeps the
+ * last bytes of both streams in the order they were written. Offsets count all bytes from the
+ * first, dropped ones included. Jobs outlive the channel and whoever started them; ended ones are
+ * kept until job_forget(), or until the guest needs their place.
+ *
+ * A full ring drops its oldest bytes, but while somebody follows it nothing that the foremost
+ * follower hasn't had: then the job waits at its full pipe.
+ */
+struct guest_job_spec {
+	struct guest_exec_spec
+		exec;    /* id is needed; output_cap, tail_cap and stdin_pipe aren't used */
+	bool keep_stdin; /* stdin stays open for job_input(); else it is /dev/null */
+	bool has_tty;    /* a terminal of its own; its output is all stdout */
+	unsigned rows;   /* with has_tty */
+	unsigned cols;
+};
+
+struct guest_job {
+	char id[64];
+	bool is_running;
+	bool has_tty;
+	uint64_t first_offset; /* of what is still kept */
+	uint64_t end_offset;
+	struct guest_exec_result result; /* once it has ended */
+};
+
+struct guest_read_spec {
+	const char *id;
+	uint64_t offset;  /* below first_offset: from there; beyond end_offset: ERR_GUEST */
+	uint64_t max;     /* bytes; UINT64_MAX: all there are */
+	uint64_t wait_ms; /* until there is a first byte, or the end; 0: don't */
+	bool is_followed; /* go on until the job ends; wait_ms isn't looked at */
 };
 
 struct guest_file_spec {
@@ -143,6 +183,18 @@ struct guest_get_hooks {
 	void *arg;
 };
 
+struct guest_job_hooks {
+	/* For job_list(), each; for job_read(), once, before the first byte: as it is now. */
+	void (*on_job)(void *arg, const struct guest_job *job);
+	/* job_read(): the offset of the byte that comes next; at the beginning, and after a gap,
+	 * where this reader was too slow for the ring. */
+	void (*on_start)(void *arg, uint64_t offset);
+	/* Bytes of stdout (1) or stderr (2) in the order they were written. */
+	void (*on_output)(void *arg, int fd, const void *data, size_t len);
+	guest_done_fn on_done;
+	void *arg;
+};
+
 struct guest_driver;
 
 struct guest_driver_ops {
@@ -178,8 +230,33 @@ struct guest_driver_ops {
 
 	/* Asks the guest to stop it; done follows (soon, or with ERR_TIMEOUT). */
 	void (*cancel)(struct guest_call *call);
-	/* Withholds credit from an exec's outputs, and gives it again. */
+	/* Withholds credit from the outputs of an exec() or job_read(), and gives it again. */
 	void (*exec_pause)(struct guest_call *call, bool is_paused);
+
+	/* To the whole tree of a running command, exec() or job, by its id. */
+	struct guest_call *(*signal)(struct guest *guest, const char *id, int signal,
+		guest_done_fn done, void *arg, struct err *err);
+
+	/* Done when the job runs, or couldn't be started. */
+	struct guest_call *(*job_start)(struct guest *guest, const struct guest_job_spec *spec,
+		guest_done_fn done, void *arg, struct err *err);
+	/* Done with the result when it has ended; on_output isn't used. cancel() ends the waiting
+	 * and leaves the job alone. */
+	struct guest_call *(*job_wait)(struct guest *guest, const char *id,
+		const struct guest_exec_hooks *hooks, struct err *err);
+	struct guest_call *(*job_read)(struct guest *guest, const struct guest_read_spec *spec,
+		const struct guest_job_hooks *hooks, struct err *err);
+	/* Takes the reader's end of @input, on success only. @closes: stdin ends behind it. Done
+	 * when the job's stdin has taken all; ERR_GUEST when it has none, or no longer. */
+	struct guest_call *(*job_input)(struct guest *guest, const char *id, struct pipe *input,
+		bool closes, guest_done_fn done, void *arg, struct err *err);
+	struct guest_call *(*job_resize)(struct guest *guest, const char *id, unsigned rows,
+		unsigned cols, guest_done_fn done, void *arg, struct err *err);
+	struct guest_call *(*job_list)(
+		struct guest *guest, const struct guest_job_hooks *hooks, struct err *err);
+	/* Drops an ended job's output and result. */
+	struct guest_call *(*job_forget)(struct guest *guest, const char *id, guest_done_fn done,
+		void *arg, struct err *err);
 };
 
 /* First member of every implementation of driver and of guest. */
