@@ -69,6 +69,8 @@ enum api_flag {
 	API_RAW_ANSWER = 1 << 2,   /* answers application/octet-stream where that is accepted */
 	API_SANDBOX = 1 << 3,      /* {id} names a sandbox, by id or by name */
 	API_IDEMPOTENCY_KEY = 1 << 4, /* takes the header Idempotency-Key */
+	API_EVENTS = 1 << 5,          /* answers text/event-stream where that is accepted */
+	API_SOCKET = 1 << 6,          /* a WebSocket, .subprotocol, and nothing else */
 };
 
 enum api_type {
@@ -128,6 +130,7 @@ struct api_row {
 	const struct api_field *fields; /* the last has no name */
 	const char *doc;                /* a sentence */
 	const char *answer;             /* a sentence or two: what comes back */
+	const char *subprotocol;        /* API_SOCKET: "paddock.pty.v1" */
 };
 
 const struct api_row *api_row(enum api_op op);

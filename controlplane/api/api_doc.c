@@ -179,12 +179,18 @@ static void write_row(FILE *out, const struct api_row *row)
 	fprintf(out, "\n### %s\n\n`%s %s`: %s", row->name, api_method_name(row->method), row->path,
 		row->doc);
 	fprintf(out, "\n\nScope: %s.", api_scope_name(row->scope));
-	fprintf(out, "%s%s%s%s", row->flags & API_ADMIN_SOCKET ? " Admin socket only." : "",
+	fprintf(out, "%s%s%s%s%s", row->flags & API_ADMIN_SOCKET ? " Admin socket only." : "",
 		row->flags & API_RAW_BODY ? " Raw body." : "",
 		row->flags & API_RAW_ANSWER ? " Raw answer where `Accept` has "
 					      "`application/octet-stream`."
 					    : "",
+		row->flags & API_EVENTS ? " Streams where `Accept` has "
+					  "`text/event-stream`."
+					: "",
 		row->flags & API_IDEMPOTENCY_KEY ? " Takes `Idempotency-Key`: see above." : "");
+	if (row->flags & API_SOCKET) {
+		fprintf(out, " WebSocket, subprotocol `%s`.", row->subprotocol);
+	}
 	fprintf(out, " Answers %d: %s\n", row->status, row->answer);
 	write_fields(out, row);
 }

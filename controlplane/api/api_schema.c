@@ -275,6 +275,12 @@ static json_object *answers_of(const struct api_row *row)
 	if (row->flags & API_RAW_ANSWER) {
 		set(content, "application/octet-stream", octets());
 	}
+	if (row->flags & API_EVENTS) {
+		json_object *schema = json_object_new_object();
+
+		set_text(schema, "type", "string");
+		set(content, "text/event-stream", media(schema));
+	}
 	set_text(ok, "description", row->answer);
 	set(ok, "content", content);
 	set(answers, status, ok);

@@ -82,7 +82,7 @@ void http_reply_error_headers(struct http_request *request, enum err_kind kind)
 void http_reply_answer_headers(struct http_request *request, const struct op_answer *answer)
 {
 	add_retry_after(request, answer->retry_after_s);
-	if (answer->body) {
+	if (answer->body && !answer->content_type) {
 		char mode[16];
 
 		snprintf(mode, sizeof mode, "%04o", answer->mode & 07777u);

@@ -238,11 +238,11 @@ static int check_idempotency_key(const char *key, struct err *err)
 	return 0;
 }
 
-/* The answer is either JSON or, for some, bytes; other wishes can't be met. */
+/* The answer is JSON or, for some, bytes or events; other wishes can't be met. */
 static int check_accept(const struct http_request *request, struct err *err)
 {
-	if (accepts(request, TYPE_EVENTS) && !accepts(request, TYPE_JSON) &&
-		!accepts(request, "*/*")) {
+	if (!(request->row->flags & API_EVENTS) && accepts(request, TYPE_EVENTS) &&
+		!accepts(request, TYPE_JSON) && !accepts(request, "*/*")) {
 		return err_set(err, ERR_INVALID,
 			"answers are not available as " TYPE_EVENTS "; accept " TYPE_JSON);
 	}
@@ -307,6 +307,7 @@ static int make_call(struct http_request *request, const struct target *target,
 		.principal = &request->principal,
 		.args = &args,
 		.accepts_raw = (row->flags & API_RAW_ANSWER) && accepts(request, TYPE_OCTETS),
+		.accepts_events = (row->flags & API_EVENTS) && accepts(request, TYPE_EVENTS),
 	};
 
 	if (find_principal(request, row, &principal, err) < 0) {

@@ -84,7 +84,8 @@ void http_stream_begin(struct http_request *request, struct op_answer *answer)
 
 	stream->request = request;
 	stream->pipe = steal_ptr(&answer->body);
-	http_reply_headers(request, answer->status, "application/octet-stream");
+	http_reply_headers(request, answer->status,
+		answer->content_type ? answer->content_type : "application/octet-stream");
 	if (request->is_head) {
 		stream->chunk = evbuffer_new();
 		http_stream_free(stream);

@@ -20,6 +20,7 @@
 #include "hv/hv.h"
 #include "image/image.h"
 #include "ops/ops.h"
+#include "ops/socket.h"
 #include "sandbox/sandbox.h"
 #include "store/store_sandbox.h"
 
@@ -44,6 +45,7 @@ struct op_call {
 	struct pipe *body; /* reader's end; handlers steal it */
 	uint64_t body_bytes;
 	bool accepts_raw;
+	bool accepts_events;
 	char *idempotency_key;
 
 	enum op_state state;
@@ -65,6 +67,15 @@ enum op_ret op_reply(struct op_call *call, int status, json_object *json);
 /* Answers with bytes of a file; takes the reader's end of @body. drop() stays in force. */
 enum op_ret op_reply_file(struct op_call *call, struct pipe *body, uint64_t body_bytes,
 	const struct guest_file_info *info);
+/*
+ * Answers with whatever @body brings, as @content_type (a literal); takes the reader's end. It goes
+ * out as it comes: text/event-stream is written into the pipe, whose room is how much the client
+ * still wants. drop() stays in force.
+ */
+enum op_ret op_reply_stream(struct op_call *call, const char *content_type, struct pipe *body);
+/* Agrees to converse (socket.h), on a row with API_SOCKET. @drop and @own as with op_wait(). */
+enum op_ret op_reply_socket(struct op_call *call, const struct op_socket_hooks *hooks,
+	void (*drop)(struct op_call *call), void *own);
 enum op_ret op_fail(struct op_call *call, const struct err *err);
 /* The same; where @err is ERR_GUEST, with the guest's own word. @status may be NULL. */
 enum op_ret op_fail_guest(

@@ -102,6 +102,7 @@ struct op_call *op_call_new(
 	call->body = request->body;
 	call->body_bytes = request->body_bytes;
 	call->accepts_raw = request->accepts_raw;
+	call->accepts_events = request->accepts_events;
 	call->idempotency_key = xstrdup(request->idempotency_key);
 	call->started_us = clock_monotonic_us();
 	ops->call_count++;
@@ -227,6 +228,25 @@ enum op_ret op_reply_file(struct op_call *call, struct pipe *body, uint64_t body
 	call->answer.body_bytes = body_bytes;
 	call->answer.mode = info->mode;
 	call->answer.mtime_ms = info->mtime_ms;
+	return answered(call);
+}
+
+enum op_ret op_reply_stream(struct op_call *call, const char *content_type, struct pipe *body)
+{
+	call->answer.status = call->row->status;
+	call->answer.body = body;
+	call->answer.content_type = content_type;
+	return answered(call);
+}
+
+enum op_ret op_reply_socket(struct op_call *call, const struct op_socket_hooks *hooks,
+	void (*drop)(struct op_call *call), void *own)
+{
+	ASSERT((call->row->flags & API_SOCKET) && drop);
+	call->answer.status = call->row->status;
+	call->answer.socket = hooks;
+	call->drop = drop;
+	call->own = own;
 	return answered(call);
 }
 

@@ -34,6 +34,7 @@ struct hv;
 struct images;
 struct ops;
 struct op_call;
+struct op_socket_hooks;
 struct quotas;
 struct sandboxes;
 struct store;
@@ -101,19 +102,22 @@ struct op_request {
 	struct pipe *body;           /* reader's end, taken; NULL: none */
 	uint64_t body_bytes;         /* how long it will be; UINT64_MAX: unknown */
 	bool accepts_raw;            /* application/octet-stream is welcome */
+	bool accepts_events;         /* text/event-stream is */
 	const char *idempotency_key; /* NULL: none */
 };
 
 /* What has to be sent; owned by the call. */
 struct op_answer {
-	int status;             /* HTTP's */
-	json_object *json;      /* NULL: the answer is body */
-	struct pipe *body;      /* reader's end; a failure in it means: cut the connection */
-	uint64_t body_bytes;    /* how long body will be */
-	uint32_t mode;          /* of the file in body */
-	int64_t mtime_ms;       /* of it, too */
-	unsigned retry_after_s; /* 0: none */
-	const char *error_type; /* NULL: a success */
+	int status;               /* HTTP's */
+	json_object *json;        /* NULL: the answer is body, or a conversation */
+	struct pipe *body;        /* reader's end; a failure in it means: cut the connection */
+	const char *content_type; /* of body; NULL: it is a file's bytes, and this holds: */
+	uint64_t body_bytes;      /* how long body will be */
+	uint32_t mode;            /* of the file in body */
+	int64_t mtime_ms;         /* of it, too */
+	const struct op_socket_hooks *socket; /* the answer is a conversation */
+	unsigned retry_after_s;               /* 0: none */
+	const char *error_type;               /* NULL: a success */
 };
 
 enum op_ret { OP_DONE, OP_WAIT };

@@ -62,6 +62,18 @@ static void test_reading_operations_take_no_body(void **state)
 	}
 }
 
+static void test_conversations_have_a_subprotocol_and_are_asked_for_with_get(void **state)
+{
+	(void)state;
+	for (enum api_op op = 0; op < API_OP_MAX; op++) {
+		const struct api_row *row = api_row(op);
+		bool is_socket = (row->flags & API_SOCKET) != 0;
+
+		assert_int_equal(is_socket, row->subprotocol != NULL);
+		assert_true(!is_socket || (row->method == API_GET && row->status == 101));
+	}
+}
+
 static void test_fields_are_documented_in_one_style(void **state)
 {
 	(void)state;
@@ -174,6 +186,7 @@ int main(void)
 		cmocka_unit_test(test_path_parameters_are_required_fields),
 		cmocka_unit_test(test_admin_scope_and_admin_socket_go_together),
 		cmocka_unit_test(test_reading_operations_take_no_body),
+		cmocka_unit_test(test_conversations_have_a_subprotocol_and_are_asked_for_with_get),
 		cmocka_unit_test(test_fields_are_documented_in_one_style),
 		cmocka_unit_test(test_each_kind_of_error_has_a_type_and_status),
 		cmocka_unit_test(test_guest_refusals_have_kinds),
