@@ -160,6 +160,8 @@ struct guest_call;
 typedef void (*guest_done_fn)(void *arg, const struct guest_status *status, const struct err *err);
 
 struct guest_exec_hooks {
+	/* The command runs; at most once, and before what follows. NULL: nobody asks. */
+	void (*on_started)(void *arg);
 	/* Bytes of stdout (1) or stderr (2). Taking nothing more: exec_pause(); what is under way,
 	 * a window of each, still comes.
 	 */

@@ -30,6 +30,20 @@ static struct exec_call *exec_of(struct guest_call *call)
 	return container_of(call, struct exec_call, call);
 }
 
+static int exec_on_started(
+	struct guest_call *call, const uint8_t *body, size_t len, struct err *err)
+{
+	struct exec_call *self = exec_of(call);
+
+	(void)body;
+	(void)len;
+	(void)err;
+	if (self->hooks.on_started) {
+		self->hooks.on_started(self->hooks.arg);
+	}
+	return 0;
+}
+
 static int exec_on_data(
 	struct guest_call *call, unsigned channel, const uint8_t *data, size_t len, struct err *err)
 {
@@ -132,6 +146,7 @@ static void exec_done(struct guest_call *call, const struct err *err)
 }
 
 static const struct call_ops exec_ops = {
+	.on_started = exec_on_started,
 	.on_data = exec_on_data,
 	.on_end = exec_on_end,
 	.pull = exec_pull,

@@ -402,6 +402,9 @@ static void act(struct guest_call *call)
 
 	switch (call->op) {
 	case FAKE_GUEST_EXEC:
+		if (call->exec_hooks.on_started) {
+			call->exec_hooks.on_started(call->exec_hooks.arg);
+		}
 		if (call->body) {
 			pipe_set_reader(call->body, on_body, call);
 		} else {

@@ -132,6 +132,14 @@ void record_done(void *arg, const struct guest_status *status, const struct err 
 	note(arg, status, err);
 }
 
+static void on_exec_started(void *arg)
+{
+	struct record *record = arg;
+
+	assert_int_equal(record->output[1] + record->output[2] + record->done, 0);
+	record->started++;
+}
+
 static void on_output(void *arg, int fd, const void *data, size_t len)
 {
 	struct record *record = arg;
@@ -155,7 +163,8 @@ static void on_exec_done(void *arg, const struct guest_exec_result *result, cons
 	}
 }
 
-const struct guest_exec_hooks record_exec_hooks = {.on_output = on_output, .on_done = on_exec_done};
+const struct guest_exec_hooks record_exec_hooks = {
+	.on_started = on_exec_started, .on_output = on_output, .on_done = on_exec_done};
 
 static void on_entry(void *arg, const struct guest_entry *entry)
 {

@@ -16,6 +16,7 @@ struct record {
 	uint32_t status;
 	int sys;
 	char text[256];
+	unsigned started; /* on_started() of an exec */
 	bool has_result;
 	struct guest_exec_result result;
 	uint64_t output[3];

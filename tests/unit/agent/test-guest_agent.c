@@ -136,6 +136,7 @@ static void test_exec_gives_output_and_exit_code(void **state)
 	assert_false(record.result.truncated);
 	assert_string_equal(record.head[1], "hi\n");
 	assert_string_equal(record.head[2], "oh\n");
+	assert_int_equal(record.started, 1);
 	fixture_fini(&f);
 	assert_int_equal(record.done, 1);
 }

@@ -145,7 +145,9 @@ static void start_actor(struct actor *a, enum kind kind, struct pipe *pipe)
 	switch (kind) {
 	case KIND_EXEC:
 		a->self = ops->exec(guest, &exec,
-			&(struct guest_exec_hooks){actor_output, actor_exec_done, a}, &err);
+			&(struct guest_exec_hooks){
+				.on_output = actor_output, .on_done = actor_exec_done, .arg = a},
+			&err);
 		break;
 	case KIND_LIST:
 		a->self = ops->list(guest, &file,
@@ -165,8 +167,10 @@ static void start_actor(struct actor *a, enum kind kind, struct pipe *pipe)
 		break;
 	}
 	assert_non_null(a->self);
-	a->other = ops->exec(
-		guest, &exec, &(struct guest_exec_hooks){ignore_output, other_done, a}, &err);
+	a->other = ops->exec(guest, &exec,
+		&(struct guest_exec_hooks){
+			.on_output = ignore_output, .on_done = other_done, .arg = a},
+		&err);
 	assert_non_null(a->other);
 }
 
