@@ -1,37 +1,29 @@
 #include "client/rest_client.h"
 
-#include <curl/curl.h>
+#include <poll.h>
 #include <string.h>
 
 #include "api/api_errors.h"
 #include "base/xalloc.h"
+#include "client/buffer.h"
+#include "client/rest_private.h"
 
 /*
  * Theory of operation. A JSON answer is collected up to ANSWER_MAX; a raw one goes straight to the
  * caller's function, but only once the status is known to be a success: an error comes as JSON
  * whatever was asked for. libcurl reports headers first, so on_body() can decide.
  *
+ * Body and answer go at the same time. Where the body comes from a descriptor that has nothing yet,
+ * libcurl is told to pause the sending, and the loop in perform() wakes it.
+ *
  * The callbacks can only tell libcurl to stop; why they did is kept in transfer.fault.
  */
 
 #define ANSWER_MAX ((size_t)512 * 1024 * 1024)
 
-struct rest_client {
-	CURL *curl;
-	char *origin;
-	char *where; /* for messages */
-	char *auth_header;
-	char *socket;
-};
-
-struct buffer {
-	char *data;
-	size_t len;
-	size_t size;
-};
-
 enum fault {
 	FAULT_NONE,
+	FAULT_ENOUGH,    /* none: the caller has what it wanted */
 	FAULT_GAVE_UP,   /* a callback of the caller's */
 	FAULT_SHORT,     /* the raw body ended before its promised length */
 	FAULT_TOO_LARGE, /* the answer */
@@ -43,38 +35,12 @@ struct transfer {
 	struct rest_response *response;
 	struct buffer answer;
 	uint64_t sent_bytes; /* of a raw body */
+	bool is_sent;        /* all of it */
+	bool is_paused;      /* sending waits for request->read_fd */
 	bool has_end;        /* the answer says where it ends */
+	uint64_t end;        /* UINT64_MAX: unknown beforehand */
 	enum fault fault;
 };
-
-static void buffer_add(struct buffer *b, const char *data, size_t len)
-{
-	if (b->size - b->len < len + 1) {
-		b->size = (b->len + len + 1) * 2;
-		b->data = xrealloc(b->data, 1, b->size);
-	}
-	memcpy(b->data + b->len, data, len);
-	b->len += len;
-	b->data[b->len] = '\0';
-}
-
-static void buffer_add_text(struct buffer *b, const char *text)
-{
-	buffer_add(b, text, strlen(text));
-}
-
-static void buffer_add_escaped(struct buffer *b, const char *text)
-{
-	static const char hex[] = "0123456789ABCDEF";
-
-	for (const char *c = text; *c; c++) {
-		char piece[3] = {'%', hex[(unsigned char)*c >> 4], hex[(unsigned char)*c & 15]};
-		bool is_plain = strchr("-._~", *c) || (*c >= '0' && *c <= '9') ||
-				(*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z');
-
-		buffer_add(b, is_plain ? c : piece, is_plain ? 1 : 3);
-	}
-}
 
 /* Anything else would end the header and start another. */
 static bool is_header_safe(const char *key)
@@ -104,7 +70,8 @@ struct rest_client *rest_client_new(const struct rest_config *config, struct err
 
 	curl_global_init(CURL_GLOBAL_DEFAULT);
 	client->curl = curl_easy_init();
-	ASSERT(client->curl != NULL);
+	client->multi = curl_multi_init();
+	ASSERT(client->curl != NULL && client->multi != NULL);
 	if (config->socket) {
 		client->socket = xstrdup(config->socket);
 		client->origin = xstrdup("http://localhost");
@@ -131,6 +98,7 @@ void rest_client_free(struct rest_client *client)
 		return;
 	}
 	curl_easy_cleanup(client->curl);
+	curl_multi_cleanup(client->multi);
 	if (client->auth_header) {
 		explicit_bzero(client->auth_header, strlen(client->auth_header));
 	}
@@ -147,54 +115,11 @@ void rest_response_fini(struct rest_response *response)
 	response->json = NULL;
 }
 
-static void add_query_pair(struct buffer *url, const char *name, const char *value)
+static bool is_readable(int fd)
 {
-	buffer_add_text(url, strchr(url->data, '?') ? "&" : "?");
-	buffer_add_escaped(url, name);
-	buffer_add_text(url, "=");
-	buffer_add_escaped(url, value);
-}
+	struct pollfd one = {.fd = fd, .events = POLLIN};
 
-/* As api_args reads them: an array repeats its name, an object's members are NAME.KEY. */
-static void add_query(struct buffer *url, const char *name, json_object *value)
-{
-	if (json_object_is_type(value, json_type_array)) {
-		for (size_t i = 0; i < json_object_array_length(value); i++) {
-			add_query_pair(url, name,
-				json_object_get_string(json_object_array_get_idx(value, i)));
-		}
-	} else if (json_object_is_type(value, json_type_object)) {
-		json_object_object_foreach (value, key, member) {
-			_cleanup_free_ char *full = xasprintf("%s.%s", name, key);
-
-			add_query_pair(url, full, json_object_get_string(member));
-		}
-	} else if (value) {
-		add_query_pair(url, name, json_object_get_string(value));
-	}
-}
-
-static char *make_url(const struct rest_client *client, const struct rest_request *request)
-{
-	struct buffer url = {0};
-	const char *path = request->row->path;
-	const char *slot = strstr(path, "{id}");
-
-	buffer_add_text(&url, client->origin);
-	if (slot) {
-		ASSERT(request->id != NULL);
-		buffer_add(&url, path, (size_t)(slot - path));
-		buffer_add_escaped(&url, request->id);
-		path = slot + 4;
-	}
-	buffer_add_text(&url, path);
-	if (!request->query) {
-		return url.data;
-	}
-	json_object_object_foreach (request->query, name, value) {
-		add_query(&url, name, value);
-	}
-	return url.data;
+	return poll(&one, 1, 0) > 0;
 }
 
 static size_t on_read(char *out, size_t size, size_t count, void *arg)
@@ -208,7 +133,12 @@ static size_t on_read(char *out, size_t size, size_t count, void *arg)
 		room = (size_t)MIN((uint64_t)room, t->request->read_bytes - t->sent_bytes);
 	}
 	if (room == 0) {
+		t->is_sent = true;
 		return 0;
+	}
+	if (t->request->read_fd && !is_readable(*t->request->read_fd)) {
+		t->is_paused = true;
+		return CURL_READFUNC_PAUSE;
 	}
 	long n = t->request->read(t->request->read_arg, out, room);
 	if (n < 0 || (n == 0 && is_known)) {
@@ -216,6 +146,7 @@ static size_t on_read(char *out, size_t size, size_t count, void *arg)
 		return CURL_READFUNC_ABORT;
 	}
 	t->sent_bytes += (uint64_t)n;
+	t->is_sent = n == 0;
 	return (size_t)n;
 }
 
@@ -227,17 +158,23 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 
 	curl_easy_getinfo(t->client->curl, CURLINFO_RESPONSE_CODE, &status);
 	if (t->request->write && status >= 200 && status < 300) {
-		if (t->request->write(t->request->write_arg, data, len) != 0) {
-			t->fault = FAULT_GAVE_UP;
-			return 0;
+		int rc = t->request->write(t->request->write_arg, data, len);
+
+		if (rc != 0) {
+			t->fault = rc > 0 ? FAULT_ENOUGH : FAULT_GAVE_UP;
 		}
-		return len;
+		return rc == 0 ? len : 0;
 	}
 	if (len > ANSWER_MAX - t->answer.len) {
 		t->fault = FAULT_TOO_LARGE;
 		return 0;
 	}
 	buffer_add(&t->answer, data, len);
+	/* libcurl would wait for the rest of the body, which nobody wants any more. */
+	if (t->request->read && !t->is_sent && t->answer.len >= t->end) {
+		t->fault = FAULT_ENOUGH;
+		return 0;
+	}
 	return len;
 }
 
@@ -263,8 +200,12 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
 		snprintf(t->response->request_id, sizeof t->response->request_id, "%.*s", (int)n,
 			start);
 	}
-	t->has_end = t->has_end || header_value(data, len, "Content-Length") ||
-		     header_value(data, len, "Transfer-Encoding");
+	const char *length = header_value(data, len, "Content-Length");
+
+	if (length) {
+		t->end = strtoull(length, NULL, 10);
+	}
+	t->has_end = t->has_end || length || header_value(data, len, "Transfer-Encoding");
 	return len;
 }
 
@@ -283,8 +224,11 @@ static struct curl_slist *make_headers(
 	} else {
 		headers = curl_slist_append(headers, "Content-Type:"); /* libcurl has an own idea */
 	}
-	headers = curl_slist_append(headers,
-		request->write ? "Accept: application/octet-stream" : "Accept: application/json");
+	const char *accept = request->wants_events ? "Accept: text/event-stream"
+			     : request->write      ? "Accept: application/octet-stream"
+						   : "Accept: application/json";
+
+	headers = curl_slist_append(headers, accept);
 	/* No pause for 100-continue: the service is near, and takes or refuses a body quickly. */
 	headers = curl_slist_append(headers, "Expect:");
 	if (request->idempotency_key) {
@@ -319,17 +263,11 @@ static void set_body(CURL *curl, const struct rest_request *request, struct tran
 	curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, api_method_name(request->row->method));
 }
 
-static int transport_failed(
+int rest_unreachable(
 	const struct rest_client *client, CURLcode rc, const char *detail, struct err *err)
 {
 	const char *why = detail[0] ? detail : curl_easy_strerror(rc);
-	long status = 0;
 
-	curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
-	if (status != 0) {
-		return err_set(
-			err, ERR_UNAVAILABLE, "the answer of %s broke off: %s", client->where, why);
-	}
 	if (client->socket) {
 		return err_set(err, ERR_UNAVAILABLE,
 			"can't reach paddockd through %s: %s; is it running, and are you root?",
@@ -354,13 +292,21 @@ static int transfer_failed(
 		return err_set(err, ERR_TOO_LARGE, "the answer of %s is larger than %zu bytes",
 			t->client->where, ANSWER_MAX);
 	case FAULT_NONE:
+	case FAULT_ENOUGH:
 	default:
-		return transport_failed(t->client, rc, detail, err);
+		break;
 	}
+	long status = 0;
+
+	curl_easy_getinfo(t->client->curl, CURLINFO_RESPONSE_CODE, &status);
+	if (status != 0) {
+		return err_set(err, ERR_UNAVAILABLE, "the answer of %s broke off: %s",
+			t->client->where, detail[0] ? detail : curl_easy_strerror(rc));
+	}
+	return rest_unreachable(t->client, rc, detail, err);
 }
 
-/* From {"error":{"type","message"}} to a kind. */
-static int service_failed(const struct rest_response *response, struct err *err)
+int rest_refused(const struct rest_response *response, struct err *err)
 {
 	json_object *error = NULL;
 	json_object *type = NULL;
@@ -389,10 +335,10 @@ static int read_answer(struct transfer *t, struct err *err)
 		t->response->json = json_parse_answer(t->answer.data, t->answer.len, err);
 	}
 	if (!is_success) {
-		return service_failed(t->response, err);
+		return rest_refused(t->response, err);
 	}
 	/* One that ends with the connection can't be told from one that was cut. */
-	if (t->request->write && !t->has_end) {
+	if (t->request->write && !t->has_end && t->fault != FAULT_ENOUGH) {
 		return err_set(
 			err, ERR_UNAVAILABLE, "the answer of %s broke off", t->client->where);
 	}
@@ -404,43 +350,101 @@ static int read_answer(struct transfer *t, struct err *err)
 	return 0;
 }
 
+void rest_set_connection(const struct rest_client *client, CURL *curl, char *detail)
+{
+	/* An id of ".." is the service's to refuse; libcurl would call another path. */
+	curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
+	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, 10L);
+	/* A command may take hours, but a host that has gone must not hold us for good. */
+	curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
+	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
+	if (client->socket) {
+		curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, client->socket);
+		curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* whatever http_proxy says */
+	}
+}
+
+/* Until something can go on; false: the caller gave up. */
+static bool wait_for_more(struct transfer *t)
+{
+	const struct rest_request *request = t->request;
+	struct curl_waitfd fds[2];
+	unsigned count = 0;
+
+	if (request->ready) {
+		fds[count++] = (struct curl_waitfd){
+			.fd = request->ready_fd, .events = CURL_WAIT_POLLIN};
+	}
+	if (t->is_paused) {
+		fds[count++] = (struct curl_waitfd){
+			.fd = *request->read_fd, .events = CURL_WAIT_POLLIN};
+	}
+	curl_multi_poll(t->client->multi, fds, count, 60 * 1000, NULL);
+	/* What libcurl says about our descriptors knows no hang-up. */
+	if (request->ready && is_readable(request->ready_fd) &&
+		request->ready(request->ready_arg) != 0) {
+		t->fault = FAULT_GAVE_UP;
+		return false;
+	}
+	if (t->is_paused && is_readable(*request->read_fd)) {
+		t->is_paused = false;
+		curl_easy_pause(t->client->curl, CURLPAUSE_CONT);
+	}
+	return true;
+}
+
+static CURLcode perform(struct transfer *t)
+{
+	CURLM *multi = t->client->multi;
+	CURLcode result = CURLE_ABORTED_BY_CALLBACK;
+	int running = 0;
+	int left;
+
+	curl_multi_add_handle(multi, t->client->curl);
+	do {
+		if (curl_multi_perform(multi, &running) != CURLM_OK) {
+			result = CURLE_FAILED_INIT;
+			break;
+		}
+	} while (running > 0 && wait_for_more(t));
+	for (CURLMsg *message; (message = curl_multi_info_read(multi, &left)) != NULL;) {
+		result = message->data.result;
+	}
+	curl_multi_remove_handle(multi, t->client->curl);
+	return result;
+}
+
 int rest_call(struct rest_client *client, const struct rest_request *request,
 	struct rest_response *ret, struct err *err)
 {
-	if (request->id && !request->id[0]) {
+	if ((request->id && !request->id[0]) || (request->exec_id && !request->exec_id[0])) {
 		return err_set(err, ERR_INVALID, "the id is empty");
 	}
-	_cleanup_free_ char *url = make_url(client, request);
+	_cleanup_free_ char *url = rest_url(client, request);
 	struct curl_slist *headers = make_headers(client, request);
-	struct transfer t = {.client = client, .request = request, .response = ret};
+	struct transfer t = {
+		.client = client, .request = request, .response = ret, .end = UINT64_MAX};
 	char detail[CURL_ERROR_SIZE] = "";
 	CURL *curl = client->curl;
 
 	/* Keeps the connection. */
 	curl_easy_reset(curl);
+	rest_set_connection(client, curl, detail);
 	curl_easy_setopt(curl, CURLOPT_URL, url);
-	/* An id of ".." is the service's to refuse; libcurl would call another path. */
-	curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
-	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, 10L);
-	/* A command may take hours, but a host that has gone must not hold us for good. */
-	curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
+	curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)request->timeout_s);
 	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
 	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
 	curl_easy_setopt(curl, CURLOPT_WRITEDATA, &t);
 	curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
 	curl_easy_setopt(curl, CURLOPT_HEADERDATA, &t);
-	if (client->socket) {
-		curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, client->socket);
-		curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* whatever http_proxy says */
-	}
 	set_body(curl, request, &t);
 
-	CURLcode rc = curl_easy_perform(curl);
+	CURLcode rc = perform(&t);
+	bool is_answered = rc == CURLE_OK || t.fault == FAULT_ENOUGH;
+	int result = is_answered ? read_answer(&t, err) : transfer_failed(&t, rc, detail, err);
+
 	curl_slist_free_all(headers);
-	int result = rc == CURLE_OK ? read_answer(&t, err) : transfer_failed(&t, rc, detail, err);
-	free(t.answer.data);
+	buffer_fini(&t.answer);
 	return result;
 }

@@ -5,7 +5,7 @@
  *
  * Purpose: turns a row of the operation table and its values into an HTTP request, and the answer
  *          back into JSON, a stream of bytes, or an error.
- * Owns:    one libcurl handle with its connection, kept alive between calls.
+ * Owns:    a libcurl handle with its connection, kept alive between calls.
  * Thread:  the one that made it; calls block.
  * Errors:  ERR_UNAVAILABLE: the service can't be reached or its answer broke off (the message names
  *          the URL and what to check). ERR_INVALID: a URL, key or id that is none; a raw body that
@@ -38,24 +38,37 @@ DEFINE_CLEANUP(struct rest_client *, rest_client_free)
 
 /* Up to @size bytes into @out; 0: the end; -1: give up. */
 typedef long (*rest_read_fn)(void *arg, void *out, size_t size);
-/* 0, or -1 to give up. */
+/* 0; 1 for what is enough: the call has succeeded, whatever might still come; -1 to give up. */
 typedef int (*rest_write_fn)(void *arg, const void *data, size_t len);
+/* 0, or -1 to give up. */
+typedef int (*rest_ready_fn)(void *arg);
 
 struct rest_request {
 	const struct api_row *row;
-	const char *id;     /* for {id} in the path; NULL where there is none */
-	json_object *query; /* values by field name; borrowed; NULL: none */
-	json_object *body;  /* borrowed; NULL: none */
+	const char *id;      /* for {id} in the path; NULL where there is none */
+	const char *exec_id; /* for {eid} */
+	json_object *query;  /* values by field name; borrowed; NULL: none */
+	json_object *body;   /* borrowed; NULL: none */
 	const char *idempotency_key;
 
 	/* A raw body instead. */
 	rest_read_fn read;
 	void *read_arg;
 	uint64_t read_bytes; /* never more than this are read; UINT64_MAX: unknown */
+	const int *read_fd;  /* read() waits until this can be read, and the answer needn't wait
+				for it; NULL: read() doesn't block for long */
 
 	/* Takes a raw answer of 2xx. */
 	rest_write_fn write;
 	void *write_arg;
+	bool wants_events; /* it is a text/event-stream */
+
+	/* Called while the call is under way and @ready_fd can be read; NULL: nothing is. */
+	rest_ready_fn ready;
+	void *ready_arg;
+	int ready_fd;
+
+	unsigned timeout_s; /* 0: as long as it takes */
 };
 
 struct rest_response {
