@@ -10,7 +10,7 @@
  *          cancel() and when the channel is lost.
  * Errors:  ERR_UNAVAILABLE: channel not ready, lost, or too many calls. ERR_TIMEOUT: the guest
  *          didn't answer. ERR_GUEST: the guest says no; struct guest_status has its word.
- *          ERR_CANCELLED.
+ *          ERR_RATE: as many of the kind as the guest holds at once. ERR_CANCELLED.
  * Uses:    base, loop.
  *
  * The guest is hostile: what comes from it is bounded by the implementation, and what breaks the
@@ -65,9 +65,11 @@ struct guest_config {
 };
 
 struct guest_exec_spec {
-	const char *id;      /* by which signal() and the job calls name it; NULL: none can */
+	/* By which signal() and the job calls name it: 1 to 63 letters, digits, '_', '-'; NULL:
+	 * none can. */
+	const char *id;
 	char *const *args;   /* argv, or NULL and … */
-	const char *command; /* … this, for the shell */
+	const char *command; /* … this, for the shell; neither, with has_tty: a login shell */
 	const char *shell;   /* program that takes it after -c; NULL: the image's bash, else sh */
 	const char *cwd;     /* NULL: /workspace */
 	char *const *env;

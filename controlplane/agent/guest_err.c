@@ -39,6 +39,8 @@ static enum err_kind kind_of(uint32_t status)
 		return ERR_CANCELLED;
 	case STATUS_BUSY:
 		return ERR_UNAVAILABLE;
+	case STATUS_LIMIT:
+		return ERR_RATE;
 	default:
 		return ERR_GUEST;
 	}

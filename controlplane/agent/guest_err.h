@@ -23,6 +23,7 @@ void guest_text_copy(char *out, size_t size, const void *data, size_t len);
 
 /*
  * @status is any number but STATUS_OK, @text as from guest_text_copy() or "". CANCELLED gives
- * ERR_CANCELLED, BUSY gives ERR_UNAVAILABLE, all others ERR_GUEST. Returns -1.
+ * ERR_CANCELLED, BUSY gives ERR_UNAVAILABLE, LIMIT gives ERR_RATE, all others ERR_GUEST. Returns
+ * -1.
  */
 int guest_err_set(struct err *err, uint32_t status, const char *text);

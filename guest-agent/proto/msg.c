@@ -24,6 +24,7 @@ const char *msg_status_name(uint32_t status)
 		[STATUS_CANCELLED] = "cancelled",
 		[STATUS_IO] = "io",
 		[STATUS_INTERNAL] = "internal",
+		[STATUS_LIMIT] = "limit",
 	};
 
 	return status < sizeof names / sizeof names[0] ? names[status] : "unknown";

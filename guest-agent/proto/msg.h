@@ -119,7 +119,8 @@ enum msg_end_flag {
 	X(13, UNSUPPORTED)                                                                         \
 	X(14, CANCELLED)                                                                           \
 	X(15, IO)                                                                                  \
-	X(16, INTERNAL)
+	X(16, INTERNAL)                                                                            \
+	X(17, LIMIT) /* as many of the kind as there may be at once: end some first */
 
 enum msg_status {
 #define X(number, name) STATUS_##name = number,

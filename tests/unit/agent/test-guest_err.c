@@ -53,9 +53,10 @@ static void test_each_status_has_a_kind_and_a_text(void **state)
 	struct err err;
 
 	(void)state;
-	for (uint32_t status = STATUS_OK + 1; status <= STATUS_INTERNAL + 5; status++) {
+	for (uint32_t status = STATUS_OK + 1; status <= STATUS_LIMIT + 5; status++) {
 		enum err_kind kind = status == STATUS_CANCELLED ? ERR_CANCELLED
 				     : status == STATUS_BUSY    ? ERR_UNAVAILABLE
+				     : status == STATUS_LIMIT   ? ERR_RATE
 								: ERR_GUEST;
 
 		assert_int_equal(guest_err_set(&err, status, ""), -1);

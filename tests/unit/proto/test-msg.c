@@ -264,7 +264,7 @@ static void test_status_names_cover_every_status(void **state)
 	MSG_STATUSES(X)
 #undef X
 	assert_string_equal(msg_status_name(STATUS_NO_SPACE), "no_space");
-	assert_string_equal(msg_status_name(STATUS_INTERNAL + 1), "unknown");
+	assert_string_equal(msg_status_name(STATUS_LIMIT + 1), "unknown");
 	assert_string_equal(msg_status_name(UINT32_MAX), "unknown");
 }
 
