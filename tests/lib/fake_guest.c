@@ -29,6 +29,7 @@ struct fake_machine *fake_machine_of(struct fake_guest *fake, const char *socket
 	machine = xnew(struct fake_machine);
 	machine->socket = xstrdup(socket);
 	TAILQ_INIT(&machine->files);
+	TAILQ_INIT(&machine->jobs);
 	TAILQ_INSERT_TAIL(&fake->machines, machine, link);
 	return machine;
 }
@@ -63,6 +64,9 @@ void fake_machine_free(struct fake_guest *fake, struct fake_machine *machine)
 		free(file->path);
 		free(file);
 	}
+	while (!TAILQ_EMPTY(&machine->jobs)) {
+		fake_task_free(TAILQ_FIRST(&machine->jobs));
+	}
 	TAILQ_REMOVE(&fake->machines, machine, link);
 	strv_free(machine->settings.env);
 	free(machine->settings.ca_pem);
@@ -90,16 +94,72 @@ static void free_body(struct guest_call *call, const struct err *err)
 	call->body = NULL;
 }
 
-/* Answers and frees. @status: with ERR_GUEST. */
-static void call_end(struct guest_call *call, uint32_t status, const struct err *err)
+static void free_output(struct fake_output *output)
+{
+	evbuffer_free(output->data);
+	evbuffer_free(output->fds);
+}
+
+static void call_free(struct guest_call *call)
+{
+	event_free(call->timer);
+	evbuffer_free(call->bytes);
+	evbuffer_free(call->tails[0]);
+	evbuffer_free(call->tails[1]);
+	free_output(&call->held);
+	strv_free(call->env);
+	free(call->id);
+	free(call->shell);
+	free(call->command);
+	free(call->path);
+	free(call);
+}
+
+void fake_free_dead(void *arg)
+{
+	struct fake_guest *fake = arg;
+
+	while (!TAILQ_EMPTY(&fake->dead)) {
+		struct guest_call *call = TAILQ_FIRST(&fake->dead);
+
+		TAILQ_REMOVE(&fake->dead, call, link);
+		call_free(call);
+	}
+}
+
+static void bury(struct guest_call *call)
+{
+	call->is_ended = true;
+	evtimer_del(call->timer);
+	if (TAILQ_EMPTY(&call->fake->dead)) {
+		loop_defer(call->fake->loop, fake_free_dead, call->fake);
+	}
+	TAILQ_INSERT_TAIL(&call->fake->dead, call, link);
+}
+
+void fake_process_free(struct guest_call *process)
+{
+	bury(process);
+}
+
+void fake_call_end(struct guest_call *call, uint32_t status, const struct err *err)
 {
 	struct guest_status word = {.status = status, .text = msg_status_name(status)};
 	const struct guest_status *said = err && err->kind == ERR_GUEST ? &word : NULL;
 
+	if (call->is_ended) {
+		return;
+	}
+	if (call->job) {
+		fake_task_exited(call->job);
+		return;
+	}
 	TAILQ_REMOVE(&call->channel->calls, call, link);
+	bury(call);
 	free_body(call, err);
 	switch (call->op) {
 	case FAKE_GUEST_EXEC:
+	case FAKE_GUEST_JOB_WAIT:
 		call->exec_hooks.on_done(call->exec_hooks.arg, err ? NULL : &call->result, err);
 		break;
 	case FAKE_GUEST_GET:
@@ -108,22 +168,23 @@ static void call_end(struct guest_call *call, uint32_t status, const struct err 
 	case FAKE_GUEST_LIST:
 		call->list_hooks.on_done(call->list_hooks.arg, false, said, err);
 		break;
+	case FAKE_GUEST_JOB_READ:
+	case FAKE_GUEST_JOB_LIST:
+		call->job_hooks.on_done(call->job_hooks.arg, said, err);
+		break;
 	case FAKE_GUEST_CONFIGURE:
 	case FAKE_GUEST_PUT:
 	case FAKE_GUEST_SHUTDOWN:
+	case FAKE_GUEST_SIGNAL:
+	case FAKE_GUEST_JOB_START:
+	case FAKE_GUEST_JOB_INPUT:
+	case FAKE_GUEST_JOB_RESIZE:
+	case FAKE_GUEST_JOB_FORGET:
 	case FAKE_GUEST_OP_MAX:
 	default:
 		call->done(call->arg, said, err);
 		break;
 	}
-	event_free(call->timer);
-	if (call->bytes) {
-		evbuffer_free(call->bytes);
-	}
-	strv_free(call->env);
-	free(call->command);
-	free(call->path);
-	free(call);
 }
 
 void fake_call_fail(struct guest_call *call, enum err_kind kind, uint32_t status, const char *why)
@@ -131,130 +192,7 @@ void fake_call_fail(struct guest_call *call, enum err_kind kind, uint32_t status
 	struct err err;
 
 	err_set(&err, kind, "%s", why);
-	call_end(call, status, &err);
-}
-
-void fake_exec_output(struct guest_call *call, int fd, const void *data, size_t len)
-{
-	uint64_t kept = call->result.stdout_bytes + call->result.stderr_bytes;
-	size_t take = kept >= call->output_cap ? 0 : (size_t)MIN(len, call->output_cap - kept);
-
-	*(fd == 1 ? &call->result.stdout_bytes : &call->result.stderr_bytes) += len;
-	call->result.truncated |= take < len;
-	if (take > 0) {
-		call->exec_hooks.on_output(call->exec_hooks.arg, fd, data, take);
-	}
-}
-
-void fake_guest_ignore_cap(struct guest_call *call)
-{
-	call->output_cap = UINT64_MAX;
-}
-
-void fake_exec_exit(struct guest_call *call, int code)
-{
-	call->result.exit_code = code;
-	call_end(call, STATUS_OK, NULL);
-}
-
-static void write_bytes(struct guest_call *call, size_t count)
-{
-	char block[4096];
-
-	memset(block, 'x', sizeof block);
-	while (count > 0) {
-		size_t n = MIN(count, sizeof block);
-
-		fake_exec_output(call, 1, block, n);
-		count -= n;
-	}
-}
-
-static int run_env(struct guest_call *call, const char *name)
-{
-	size_t len = strlen(name);
-	char *const *lists[] = {call->env,
-		fake_machine_of(call->channel->fake, call->channel->socket)->settings.env};
-
-	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
-		for (char *const *entry = lists[i]; entry && *entry; entry++) {
-			if (strncmp(*entry, name, len) == 0 && (*entry)[len] == '=') {
-				fake_exec_output(
-					call, 1, *entry + len + 1, strlen(*entry) - len - 1);
-				return 0;
-			}
-		}
-	}
-	return 1;
-}
-
-static void run_sleep(struct guest_call *call, unsigned ms)
-{
-	call->is_sleeping = true;
-	if (call->timeout_ms > 0 && call->timeout_ms < ms) {
-		call->result.timed_out = true;
-		call->result.signal = 9;
-		call->result.exit_code = 137;
-		ms = (unsigned)call->timeout_ms;
-	}
-	call->result.duration_us = (uint64_t)ms * 1000;
-	set_timer(call->timer, ms);
-}
-
-/* The rest of @command when it begins with the word @program, else NULL. */
-static const char *rest_after(const char *command, const char *program)
-{
-	size_t n = strlen(program);
-
-	if (strncmp(command, program, n) != 0 || (command[n] != ' ' && command[n] != '\0')) {
-		return NULL;
-	}
-	return command[n] == ' ' ? command + n + 1 : command + n;
-}
-
-static void run_program(struct guest_call *call)
-{
-	struct fake_guest *fake = call->channel->fake;
-	const struct fake_exec exec = {.command = call->command,
-		.env = call->env,
-		.timeout_ms = call->timeout_ms,
-		.input = call->bytes};
-	const char *rest;
-
-	if (fake->program && fake->program(fake->program_arg, call, &exec)) {
-		return;
-	}
-	if (rest_after(call->command, "true")) {
-		fake_exec_exit(call, 0);
-	} else if (rest_after(call->command, "false")) {
-		fake_exec_exit(call, 1);
-	} else if ((rest = rest_after(call->command, "exit"))) {
-		fake_exec_exit(call, atoi(rest));
-	} else if ((rest = rest_after(call->command, "kill"))) {
-		call->result.signal = atoi(rest);
-		fake_exec_exit(call, 128 + atoi(rest));
-	} else if ((rest = rest_after(call->command, "echo"))) {
-		fake_exec_output(call, 1, rest, strlen(rest));
-		fake_exec_output(call, 1, "\n", 1);
-		fake_exec_exit(call, 0);
-	} else if ((rest = rest_after(call->command, "warn"))) {
-		fake_exec_output(call, 2, rest, strlen(rest));
-		fake_exec_output(call, 2, "\n", 1);
-		fake_exec_exit(call, 0);
-	} else if (rest_after(call->command, "cat")) {
-		fake_exec_output(call, 1, evbuffer_pullup(call->bytes, -1),
-			evbuffer_get_length(call->bytes));
-		fake_exec_exit(call, 0);
-	} else if ((rest = rest_after(call->command, "bytes"))) {
-		write_bytes(call, (size_t)atoll(rest));
-		fake_exec_exit(call, 0);
-	} else if ((rest = rest_after(call->command, "env"))) {
-		fake_exec_exit(call, run_env(call, rest));
-	} else if ((rest = rest_after(call->command, "sleep"))) {
-		run_sleep(call, (unsigned)atoi(rest));
-	} else if (!rest_after(call->command, "hang")) {
-		fake_exec_exit(call, 127);
-	}
+	fake_call_end(call, status, &err);
 }
 
 /* Replaces the file, or with an offset what is from there on, as far as the new bytes reach. */
@@ -291,7 +229,7 @@ static void on_body(void *arg)
 	if (failure) {
 		struct err err = *failure;
 
-		call_end(call, 0, &err);
+		fake_call_end(call, 0, &err);
 		return;
 	}
 	pipe_read_buffer(call->body, call->bytes, SIZE_MAX);
@@ -300,17 +238,16 @@ static void on_body(void *arg)
 	}
 	free_body(call, NULL);
 	if (call->op == FAKE_GUEST_EXEC) {
-		run_program(call);
+		fake_process_run(call);
 		return;
 	}
-	struct fake_file *file = file_of(
-		fake_machine_of(call->channel->fake, call->channel->socket), call->path, true);
+	struct fake_file *file = file_of(call->machine, call->path, true);
 
 	if (call->spec.offset > FILE_MAX_BYTES) {
 		struct err err;
 
 		err_set(&err, ERR_GUEST, "the machine has no room for that");
-		call_end(call, STATUS_NO_SPACE, &err);
+		fake_call_end(call, STATUS_NO_SPACE, &err);
 		return;
 	}
 	write_file(file, call);
@@ -318,7 +255,7 @@ static void on_body(void *arg)
 		file->mode = S_IFREG | (call->spec.mode & 07777);
 	}
 	file->mtime_ms = clock_wall_ms();
-	call_end(call, STATUS_OK, NULL);
+	fake_call_end(call, STATUS_OK, NULL);
 }
 
 static void on_room(void *arg)
@@ -329,18 +266,18 @@ static void on_room(void *arg)
 	if (failure) {
 		struct err err = *failure;
 
-		call_end(call, 0, &err);
+		fake_call_end(call, 0, &err);
 		return;
 	}
 	pipe_write_buffer(call->body, call->bytes);
 	if (evbuffer_get_length(call->bytes) == 0) {
-		call_end(call, STATUS_OK, NULL);
+		fake_call_end(call, STATUS_OK, NULL);
 	}
 }
 
-static void act_get(struct guest_call *call, struct fake_machine *machine)
+static void act_get(struct guest_call *call)
 {
-	struct fake_file *file = file_of(machine, call->path, false);
+	struct fake_file *file = file_of(call->machine, call->path, false);
 
 	if (!file) {
 		fake_call_fail(call, ERR_GUEST, STATUS_NOT_FOUND, "no such file");
@@ -360,12 +297,12 @@ static void act_get(struct guest_call *call, struct fake_machine *machine)
 	on_room(call);
 }
 
-static void act_list(struct guest_call *call, struct fake_machine *machine)
+static void act_list(struct guest_call *call)
 {
 	size_t len = strlen(call->path);
 	struct fake_file *file;
 
-	TAILQ_FOREACH (file, &machine->files, link) {
+	TAILQ_FOREACH (file, &call->machine->files, link) {
 		if (strncmp(file->path, call->path, len) == 0 && file->path[len] == '/') {
 			struct guest_entry entry = {.name = file->path + len + 1,
 				.name_len = strlen(file->path + len + 1),
@@ -377,7 +314,7 @@ static void act_list(struct guest_call *call, struct fake_machine *machine)
 			call->list_hooks.on_entry(call->list_hooks.arg, &entry);
 		}
 	}
-	call_end(call, STATUS_OK, NULL);
+	fake_call_end(call, STATUS_OK, NULL);
 }
 
 /* Its answer arrives, and then it is off. */
@@ -390,7 +327,7 @@ static void act_shutdown(struct guest_call *call)
 	if (id) {
 		snprintf(copy, sizeof copy, "%s", id);
 	}
-	call_end(call, STATUS_OK, NULL);
+	fake_call_end(call, STATUS_OK, NULL);
 	if (copy[0] && fake_hv_find(hv, copy)) {
 		fake_hv_stop_domain(hv, copy, true);
 	}
@@ -398,8 +335,6 @@ static void act_shutdown(struct guest_call *call)
 
 static void act(struct guest_call *call)
 {
-	struct fake_machine *machine = fake_machine_of(call->channel->fake, call->channel->socket);
-
 	switch (call->op) {
 	case FAKE_GUEST_EXEC:
 		if (call->exec_hooks.on_started) {
@@ -408,25 +343,35 @@ static void act(struct guest_call *call)
 		if (call->body) {
 			pipe_set_reader(call->body, on_body, call);
 		} else {
-			run_program(call);
+			fake_process_run(call);
 		}
 		break;
 	case FAKE_GUEST_PUT:
 		pipe_set_reader(call->body, on_body, call);
 		break;
 	case FAKE_GUEST_GET:
-		act_get(call, machine);
+		act_get(call);
 		break;
 	case FAKE_GUEST_LIST:
-		act_list(call, machine);
+		act_list(call);
 		break;
 	case FAKE_GUEST_SHUTDOWN:
 		act_shutdown(call);
 		break;
+	case FAKE_GUEST_SIGNAL:
+	case FAKE_GUEST_JOB_START:
+	case FAKE_GUEST_JOB_WAIT:
+	case FAKE_GUEST_JOB_READ:
+	case FAKE_GUEST_JOB_INPUT:
+	case FAKE_GUEST_JOB_RESIZE:
+	case FAKE_GUEST_JOB_LIST:
+	case FAKE_GUEST_JOB_FORGET:
+		fake_task_act(call);
+		break;
 	case FAKE_GUEST_CONFIGURE:
 	case FAKE_GUEST_OP_MAX:
 	default:
-		call_end(call, STATUS_OK, NULL);
+		fake_call_end(call, STATUS_OK, NULL);
 		break;
 	}
 }
@@ -439,8 +384,8 @@ static void on_call_timer(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	if (call->is_cancelled) {
 		fake_call_fail(call, ERR_CANCELLED, STATUS_CANCELLED, "cancelled");
-	} else if (call->is_sleeping) {
-		call_end(call, STATUS_OK, NULL);
+	} else if (call->op == FAKE_GUEST_EXEC && call->has_begun) {
+		fake_process_on_timer(call);
 	} else if (call->script.mode == FAKE_TIMEOUT) {
 		fake_call_fail(call, ERR_TIMEOUT, 0, "the guest didn't answer");
 	} else if (call->script.mode == FAKE_FAIL || call->script.mode == FAKE_EFFECT_FAIL) {
@@ -450,6 +395,32 @@ static void on_call_timer(evutil_socket_t fd, short what, void *arg)
 	} else {
 		act(call);
 	}
+}
+
+static struct guest_call *call_new(struct fake_guest *fake)
+{
+	struct guest_call *call = xnew(struct guest_call);
+
+	call->fake = fake;
+	call->bytes = evbuffer_new();
+	call->tails[0] = evbuffer_new();
+	call->tails[1] = evbuffer_new();
+	call->held.data = evbuffer_new();
+	call->held.fds = evbuffer_new();
+	call->timer = evtimer_new(loop_base(fake->loop), on_call_timer, call);
+	return call;
+}
+
+struct guest_call *fake_process_new(struct fake_task *job, const struct guest_job_spec *spec)
+{
+	struct guest_call *call = call_new(job->fake);
+
+	call->machine = job->machine;
+	call->job = job;
+	call->op = FAKE_GUEST_EXEC;
+	fake_process_take(call, &spec->exec);
+	set_timer(call->timer, 0);
+	return call;
 }
 
 struct guest_call *fake_call_new(struct guest *guest, enum fake_guest_op op, struct err *err)
@@ -463,10 +434,11 @@ struct guest_call *fake_call_new(struct guest *guest, enum fake_guest_op op, str
 		err_set(err, ERR_UNAVAILABLE, "the channel is down");
 		return NULL;
 	}
-	struct guest_call *call = xnew(struct guest_call);
+	struct guest_call *call = call_new(fake);
 
 	fake->calls[op]++;
 	call->channel = channel;
+	call->machine = fake_machine_of(fake, channel->socket);
 	call->op = op;
 	if (script->mode != FAKE_OK && script->skip > 0) {
 		script->skip--;
@@ -476,8 +448,6 @@ struct guest_call *fake_call_new(struct guest *guest, enum fake_guest_op op, str
 			*script = (struct fake_script){0};
 		}
 	}
-	call->bytes = evbuffer_new();
-	call->timer = evtimer_new(loop_base(fake->loop), on_call_timer, call);
 	if (call->script.mode != FAKE_HOLD) {
 		set_timer(call->timer, call->script.delay_ms);
 	}

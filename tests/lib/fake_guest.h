@@ -7,7 +7,7 @@
  *          fake_hv there is a machine with files and settings; a channel to it says hello, runs
  *          small programs and moves files.
  * Owns:    machines and open channels. A machine lives as long as its domain, so a channel that is
- *          opened again finds its files.
+ *          opened again finds its files and jobs.
  * Thread:  loop.
  * Uses:    base, loop, guest.h, fake_hv, proto (numbers of statuses).
  *
@@ -17,8 +17,12 @@
  *
  * Programs, as a command or as args joined by blanks:
  *   true, false, exit N, kill N, echo TEXT, warn TEXT (to stderr), cat (stdin to stdout),
- *   bytes N (N times 'x'), env NAME, sleep MS, hang (never answers, see hang_ms)
+ *   bytes N (N times 'x'), env NAME, sleep MS, stubborn MS (a sleep that only KILL ends),
+ *   hang (never answers, but to signals), winsize (of its terminal, at its start and after changes)
  * anything else ends with 127. fake_guest_set_program() puts an own function before them.
+ *
+ * A job runs the same ones. "cat" goes on until its stdin is closed. A terminal without a command
+ * has a "shell" that echoes what is written to it and ends at a Ctrl-D.
  */
 
 #include "agent/guest.h"
@@ -31,6 +35,14 @@ enum fake_guest_op {
 	FAKE_GUEST_GET,
 	FAKE_GUEST_LIST,
 	FAKE_GUEST_SHUTDOWN,
+	FAKE_GUEST_SIGNAL,
+	FAKE_GUEST_JOB_START,
+	FAKE_GUEST_JOB_WAIT,
+	FAKE_GUEST_JOB_READ,
+	FAKE_GUEST_JOB_INPUT,
+	FAKE_GUEST_JOB_RESIZE,
+	FAKE_GUEST_JOB_LIST,
+	FAKE_GUEST_JOB_FORGET,
 	FAKE_GUEST_OP_MAX
 };
 
@@ -58,6 +70,29 @@ void fake_guest_ignore_cancel(struct fake_guest *fake);
 size_t fake_guest_open_count(const struct fake_guest *fake);
 size_t fake_guest_call_count(const struct fake_guest *fake);
 
+/* ---- jobs ---- */
+
+#define FAKE_JOBS_RUNNING_MAX 32u
+#define FAKE_JOBS_ENDED_MAX   64u
+
+/* What a ring holds while the job runs (1 MiB), and after its end at most. */
+void fake_guest_set_ring(struct fake_guest *fake, size_t bytes);
+
+struct fake_job_view {
+	bool is_running;
+	char shell[64]; /* "": none was asked for */
+	unsigned rows;
+	unsigned cols;
+	int signal;  /* the last one it got */
+	size_t held; /* written by the program, not yet in the ring: it is blocked */
+};
+/* NULL: machine @id has no such job. Valid until the next turn. */
+const struct fake_job_view *fake_guest_job(
+	struct fake_guest *fake, const char *id, const char *eid);
+size_t fake_guest_job_count(struct fake_guest *fake, const char *id);
+
+/* ---- settings ---- */
+
 /* What machine @id was told; NULL: nothing yet. Valid until the next turn. */
 struct fake_settings {
 	unsigned times;
@@ -74,7 +109,9 @@ const struct fake_settings *fake_guest_settings(struct fake_guest *fake, const c
 /* ---- own programs ---- */
 
 struct fake_exec {
+	const char *id;      /* "": none */
 	const char *command; /* args joined by blanks */
+	const char *shell;   /* NULL: none was asked for */
 	char *const *env;
 	uint64_t timeout_ms;
 	struct evbuffer *input; /* all of stdin */

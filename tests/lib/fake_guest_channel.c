@@ -168,19 +168,6 @@ static struct guest_call *fake_configure(struct guest *guest, const struct guest
 	return call;
 }
 
-static char *join(char *const *args)
-{
-	char *all = xstrdup("");
-
-	for (char *const *arg = args; arg && *arg; arg++) {
-		char *longer = xasprintf("%s%s%s", all, arg == args ? "" : " ", *arg);
-
-		free(all);
-		all = longer;
-	}
-	return all;
-}
-
 static struct guest_call *fake_exec_start(struct guest *guest, const struct guest_exec_spec *spec,
 	const struct guest_exec_hooks *hooks, struct err *err)
 {
@@ -190,10 +177,7 @@ static struct guest_call *fake_exec_start(struct guest *guest, const struct gues
 		return NULL;
 	}
 	call->exec_hooks = *hooks;
-	call->command = spec->command ? xstrdup(spec->command) : join(spec->args);
-	call->env = strv_dup(spec->env);
-	call->timeout_ms = spec->timeout_ms;
-	call->output_cap = spec->output_cap;
+	fake_process_take(call, spec);
 	call->body = spec->stdin_pipe;
 	return call;
 }
@@ -282,8 +266,13 @@ static void fake_cancel(struct guest_call *call)
 
 static void fake_exec_pause(struct guest_call *call, bool is_paused)
 {
-	(void)call;
-	(void)is_paused;
+	if (call->op == FAKE_GUEST_EXEC) {
+		fake_process_pause(call, is_paused);
+	} else {
+		ASSERT(call->op == FAKE_GUEST_JOB_READ);
+		call->is_paused = is_paused;
+		fake_task_read_on(call);
+	}
 }
 
 static const struct guest_driver_ops fake_ops = {
@@ -300,6 +289,14 @@ static const struct guest_driver_ops fake_ops = {
 	.shutdown = fake_shutdown,
 	.cancel = fake_cancel,
 	.exec_pause = fake_exec_pause,
+	.signal = fake_signal,
+	.job_start = fake_task_start,
+	.job_wait = fake_task_wait,
+	.job_read = fake_task_read,
+	.job_input = fake_task_input,
+	.job_resize = fake_task_resize,
+	.job_list = fake_task_list,
+	.job_forget = fake_task_forget,
 };
 
 /* ---- for tests ---- */
@@ -311,8 +308,10 @@ struct fake_guest *fake_guest_new(struct loop *loop, struct fake_hv *hv)
 	fake->driver.ops = &fake_ops;
 	fake->loop = loop;
 	fake->hv = hv;
+	fake->ring_bytes = 1024 * 1024;
 	TAILQ_INIT(&fake->machines);
 	TAILQ_INIT(&fake->channels);
+	TAILQ_INIT(&fake->dead);
 	fake_hv_watch(hv, on_watch, fake);
 	return fake;
 }
@@ -324,6 +323,8 @@ void fake_guest_free(struct fake_guest *fake)
 	while (!TAILQ_EMPTY(&fake->machines)) {
 		fake_machine_free(fake, TAILQ_FIRST(&fake->machines));
 	}
+	loop_cancel_deferred(fake->loop, fake_free_dead, fake);
+	fake_free_dead(fake);
 	free(fake);
 }
 
@@ -423,6 +424,36 @@ const struct fake_settings *fake_guest_settings(struct fake_guest *fake, const c
 	struct fake_settings *settings = &fake_machine_of(fake, socket_of(fake, id))->settings;
 
 	return settings->times > 0 ? settings : NULL;
+}
+
+void fake_guest_set_ring(struct fake_guest *fake, size_t bytes)
+{
+	fake->ring_bytes = bytes;
+}
+
+const struct fake_job_view *fake_guest_job(struct fake_guest *fake, const char *id, const char *eid)
+{
+	struct fake_task *job;
+
+	TAILQ_FOREACH (job, &fake_machine_of(fake, socket_of(fake, id))->jobs, link) {
+		if (strcmp(job->is.id, eid) == 0) {
+			job->view.is_running = job->is.is_running;
+			job->view.held = evbuffer_get_length(job->pipe.data);
+			return &job->view;
+		}
+	}
+	return NULL;
+}
+
+size_t fake_guest_job_count(struct fake_guest *fake, const char *id)
+{
+	struct fake_task *job;
+	size_t count = 0;
+
+	TAILQ_FOREACH (job, &fake_machine_of(fake, socket_of(fake, id))->jobs, link) {
+		count++;
+	}
+	return count;
 }
 
 void fake_guest_set_program(struct fake_guest *fake, fake_program_fn fn, void *arg)
