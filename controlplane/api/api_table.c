@@ -51,13 +51,19 @@ static const struct api_row rows[] = {
 		"`stdout_base64` or `stderr_base64` beside it."},
 	[API_EXEC_LIST] = {API_EXEC_LIST, "exec.list", API_GET, "/v1/sandboxes/{id}/exec",
 		API_SCOPE_READ, API_SANDBOX, 200, api_fields_sandbox_one,
-		"Show how the last commands ended. By the sandbox's id also after its end.",
-		"`{data: [{id, ended_at, exit_code, signal, timed_out, truncated, duration_ms, "
-		"stdout_tail, stdout_bytes, stderr_tail, stderr_bytes, error}, …]}`, newest first, as "
-		"many as the service keeps, for as long as it keeps the record. `id` is that of the "
-		"command's answer; the tails are the last bytes of what was kept of its outputs (not "
-		"UTF-8: as with `exec`) and the counts what it wrote. `error` is null, or says why there "
-		"is no result, and `exit_code` and `duration_ms` are null then."},
+		"Show the commands that run and the last ones that ended. By the sandbox's id also after "
+		"its end.",
+		"`{data: [{id, status, background, tty, command, started_at, ended_at, exit_code, signal, "
+		"timed_out, truncated, duration_ms, stdout_tail, stdout_bytes, stderr_tail, stderr_bytes, "
+		"error}, …]}`, newest first: all that run, as many ended ones as the service keeps, and "
+		"apart from these the last 32 background ones that ended; for as long as it keeps the "
+		"record. `id` is that of the command's answer. `status` is "
+		"`running`, `exited` (it ran to its end), `lost` (how it ended isn't known: the sandbox, "
+		"its agent or the service ended meanwhile) or `failed` (it never began, or was called "
+		"off); `error` says why for the last two, else it is null, and `exit_code` and "
+		"`duration_ms` are null unless it is `exited`. `command` is its first 256 bytes; the tails "
+		"are the last bytes of what was kept of its outputs (not UTF-8: as with `exec`) and the "
+		"counts what it wrote."},
 	[API_FILE_READ] = {API_FILE_READ, "file.read", API_GET, "/v1/sandboxes/{id}/files",
 		API_SCOPE_READ, API_SANDBOX | API_RAW_ANSWER, 200, api_fields_file_read,
 		"Read a file, or list a directory.",

@@ -120,7 +120,7 @@ enum op_ret op_exec_list(struct op_call *call)
 {
 	struct err err = ERR_INIT;
 	_cleanup_store_sandbox_ struct store_sandbox *ended = NULL;
-	_cleanup_store_result_list_ struct store_result_list list = {0};
+	_cleanup_store_exec_list_ struct store_exec_list list = {0};
 	struct sandbox *sb = op_find_sandbox(call, &ended, &err);
 
 	if (!sb && !ended) {
@@ -128,14 +128,14 @@ enum op_ret op_exec_list(struct op_call *call)
 	}
 	const char *id = sb ? sandbox_row(sb)->id : ended->id;
 
-	if (sandbox_results(call->ops->parts.sandboxes, id, &list, &err) != 0) {
+	if (sandbox_execs(call->ops->parts.sandboxes, id, &list, &err) != 0) {
 		return op_fail(call, &err);
 	}
 	json_object *data = json_object_new_array();
 	json_object *answer = json_object_new_object();
 
 	for (size_t i = 0; i < list.count; i++) {
-		json_object_array_add(data, view_result(&list.rows[i]));
+		json_object_array_add(data, view_exec_record(&list.rows[i]));
 	}
 	view_set(answer, "data", data);
 	return op_reply(call, call->row->status, answer);

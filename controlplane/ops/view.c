@@ -202,22 +202,27 @@ static void set_tail(
 	view_set_int(obj, count_key, (int64_t)MIN(tail->total, (uint64_t)INT64_MAX));
 }
 
-json_object *view_result(const struct store_result *result)
+json_object *view_exec_record(const struct store_exec *row)
 {
 	json_object *obj = json_object_new_object();
-	bool has_ended = !result->error;
-	int exit_code = result->timed_out ? EXIT_CODE_TIMED_OUT : result->exit_code;
+	bool has_exited = row->state == STORE_EXEC_EXITED;
+	int exit_code = row->timed_out ? EXIT_CODE_TIMED_OUT : row->exit_code;
 
-	view_set_text(obj, "id", result->id);
-	view_set_moment(obj, "ended_at", result->ended_at_ms);
-	view_set(obj, "exit_code", has_ended ? json_object_new_int(exit_code) : NULL);
-	view_set(obj, "signal", result->signal ? json_object_new_int(result->signal) : NULL);
-	view_set_bool(obj, "timed_out", result->timed_out);
-	view_set_bool(obj, "truncated", result->truncated);
-	view_set(obj, "duration_ms", has_ended ? json_object_new_int64(result->duration_ms) : NULL);
-	set_tail(obj, "stdout_tail", "stdout_bytes", &result->out);
-	set_tail(obj, "stderr_tail", "stderr_bytes", &result->err_out);
-	set_message(obj, "error", result->error);
+	view_set_text(obj, "id", row->id);
+	view_set_text(obj, "status", store_exec_state_name(row->state));
+	view_set_bool(obj, "background", row->is_background);
+	view_set_bool(obj, "tty", row->has_tty);
+	set_message(obj, "command", row->command);
+	view_set_moment(obj, "started_at", row->started_at_ms);
+	view_set_moment(obj, "ended_at", row->ended_at_ms);
+	view_set(obj, "exit_code", has_exited ? json_object_new_int(exit_code) : NULL);
+	view_set(obj, "signal", row->signal ? json_object_new_int(row->signal) : NULL);
+	view_set_bool(obj, "timed_out", row->timed_out);
+	view_set_bool(obj, "truncated", row->truncated);
+	view_set(obj, "duration_ms", has_exited ? json_object_new_int64(row->duration_ms) : NULL);
+	set_tail(obj, "stdout_tail", "stdout_bytes", &row->out);
+	set_tail(obj, "stderr_tail", "stderr_bytes", &row->err_out);
+	set_message(obj, "error", row->error);
 	return obj;
 }
 

@@ -36,7 +36,7 @@ json_object *view_error(const struct err *err, const char *code, const char *req
 
 json_object *view_sandbox(const struct store_sandbox *row, bool has_account);
 json_object *view_exec(const struct sandbox_exec_result *result);
-json_object *view_result(const struct store_result *result);
+json_object *view_exec_record(const struct store_exec *row);
 /* An entry of the directory @dir, which is as the caller wrote it. */
 json_object *view_entry(const char *dir, size_t dir_len, const struct guest_entry *entry);
 /* Drains @content. */

@@ -1,8 +1,8 @@
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/xalloc.h"
-#include "sandbox/results.h"
+#include "sandbox/exec_records.h"
+#include "sandbox/result_tail.h"
 #include "sandbox/sandbox_call.h"
 
 /*
@@ -19,6 +19,7 @@
 
 struct exec {
 	struct sandbox_call call;
+	struct exec_record *record;
 	char id[ID_BYTES];
 	struct evbuffer *out;
 	struct evbuffer *err_out;
@@ -65,20 +66,28 @@ static char *reason_text(const struct exec *exec, const struct err *err)
 	return xstrdup(err->kind == ERR_INTERNAL ? "internal error" : err->msg);
 }
 
+/* What is known of one without a result. */
+static enum store_exec_state failed_state(const struct exec *exec, const struct err *err)
+{
+	bool is_called_off = exec->call.is_cancelled && err->kind == ERR_CANCELLED;
+	bool is_unknown = err->kind == ERR_UNAVAILABLE || err->kind == ERR_TIMEOUT ||
+			  err->kind == ERR_ENDED || err->kind == ERR_CANCELLED ||
+			  err->kind == ERR_CONFLICT;
+
+	return is_unknown && !is_called_off ? STORE_EXEC_LOST : STORE_EXEC_FAILED;
+}
+
 static void keep_result(
 	struct exec *exec, const struct guest_exec_result *result, const struct err *err)
 {
 	struct sandbox *sb = exec->call.sb;
 	size_t cap = sb->all->config.result_bytes;
-	struct store_result kept = {.ended_at_ms = clock_wall_ms(), .truncated = exec->is_cut};
+	struct store_exec kept = {.state = STORE_EXEC_EXITED, .truncated = exec->is_cut};
 
-	if (sb->all->config.results_count == 0) {
-		return;
-	}
-	memcpy(kept.id, exec->id, sizeof kept.id);
 	result_tail_take(&exec->out_tail, cap, &kept.out);
 	result_tail_take(&exec->err_tail, cap, &kept.err_out);
 	if (err) {
+		kept.state = failed_state(exec, err);
 		kept.error = reason_text(exec, err);
 	} else {
 		kept.exit_code = result->exit_code;
@@ -87,7 +96,7 @@ static void keep_result(
 		kept.truncated |= result->truncated;
 		kept.duration_ms = (int64_t)(result->duration_us / 1000);
 	}
-	results_add(sb, &kept);
+	exec_record_end(exec->record, &kept);
 }
 
 static void on_done(void *arg, const struct guest_exec_result *result, const struct err *err)
@@ -121,7 +130,9 @@ struct sandbox_call *sandbox_exec(struct sandbox *sb, const struct sandbox_exec_
 		return NULL;
 	}
 	struct exec *exec = xnew(struct exec);
-	const struct guest_exec_spec guest_spec = {.args = spec->args,
+	id_make(exec->id, ID_EXEC);
+	const struct guest_exec_spec guest_spec = {.id = exec->id,
+		.args = spec->args,
 		.command = spec->command,
 		.cwd = spec->cwd,
 		.env = spec->env,
@@ -131,7 +142,6 @@ struct sandbox_call *sandbox_exec(struct sandbox *sb, const struct sandbox_exec_
 	const struct guest_exec_hooks hooks = {
 		.on_output = on_output, .on_done = on_done, .arg = exec};
 
-	id_make(exec->id, ID_EXEC);
 	exec->out = evbuffer_new();
 	exec->err_out = evbuffer_new();
 	ASSERT(exec->out && exec->err_out);
@@ -144,5 +154,6 @@ struct sandbox_call *sandbox_exec(struct sandbox *sb, const struct sandbox_exec_
 		return NULL;
 	}
 	call_begin(sb, &exec->call, guest_call);
+	exec->record = exec_record_begin(sb, exec->id, spec->args, spec->command, false);
 	return &exec->call;
 }

@@ -4,9 +4,9 @@
 
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "sandbox/exec_records.h"
 #include "sandbox/held_uids.h"
 #include "sandbox/paths.h"
-#include "sandbox/results.h"
 #include "sandbox/sandbox_priv.h"
 
 /*
@@ -171,7 +171,8 @@ struct sandbox *sandbox_new(
 	sb->changed_seq = ++all->seq;
 	TAILQ_INIT(&sb->waits);
 	TAILQ_INIT(&sb->calls);
-	STAILQ_INIT(&sb->results);
+	TAILQ_INIT(&sb->records);
+	TAILQ_INIT(&sb->exec_waits);
 	extend_init(sb);
 	egress_init(sb);
 	paths_init(&sb->paths, all->config.state_dir, all->config.run_dir, row->id);
@@ -198,7 +199,7 @@ static void sandbox_free(struct sandbox *sb)
 	restart_fini(sb);
 	boot_fini(sb);
 	ASSERT(TAILQ_EMPTY(&sb->calls) && TAILQ_EMPTY(&sb->waits) && TAILQ_EMPTY(&sb->extends));
-	results_written(sb);
+	exec_records_free(sb);
 	quota_refund(&sb->charge);
 	image_unref(sb->image);
 	paths_fini(&sb->paths);
@@ -346,7 +347,7 @@ struct sandboxes *sandboxes_new(struct loop *loop, const struct sandboxes_config
 	reconcile_init(all);
 	strays_init(all);
 	records_init(all);
-	results_init(all);
+	exec_records_init(all);
 	return all;
 }
 
@@ -397,7 +398,7 @@ void sandboxes_free(struct sandboxes *all)
 	reconcile_fini(all);
 	strays_fini(all);
 	end_calls(all);
-	results_fini(all);
+	exec_records_fini(all);
 	records_fini(all);
 	drop_all(&all->live);
 	drop_all(&all->ended);
@@ -496,6 +497,9 @@ static int load(struct sandboxes *all, struct err *err)
 		sb->task = restart_parse_task(sb->row->task);
 		quota_restore(all->quotas, sb->row->account, &amounts, &sb->charge);
 		plan_adopt(&sb->plan);
+		if (!all->config.is_inspection && exec_records_load(sb, err) != 0) {
+			return err_wrap(err, "read the commands of %s", sb->row->id);
+		}
 	}
 	return 0;
 }

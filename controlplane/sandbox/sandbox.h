@@ -26,7 +26,7 @@
 #include "loop/loop.h"
 #include "sandbox/sandbox_state.h"
 #include "store/store.h"
-#include "store/store_result.h"
+#include "store/store_exec.h"
 #include "store/store_sandbox.h"
 
 struct sandboxes;
@@ -198,12 +198,28 @@ void sandbox_call_abandon(struct sandbox_call *call);
 struct sandbox_call *sandbox_exec(struct sandbox *sb, const struct sandbox_exec_spec *spec,
 	sandbox_exec_fn fn, void *arg, struct err *err);
 
+/* ---- records of commands ---- */
+
 /*
- * How the last commands of a sandbox, live or ended, ended; newest first. Nothing where there is no
- * such record. Errors as store.h.
+ * Of a sandbox, live or ended: the commands that run and the last ones that ended, newest first.
+ * Nothing where there is no such record. Errors as store.h.
  */
-int sandbox_results(
-	struct sandboxes *all, const char *id, struct store_result_list *ret, struct err *err);
+int sandbox_execs(
+	struct sandboxes *all, const char *id, struct store_exec_list *ret, struct err *err);
+/* One of them; ERR_NOT_FOUND. */
+int sandbox_exec_get(struct sandboxes *all, const char *id, const char *exec_id,
+	struct store_exec *ret, struct err *err);
+
+/*
+ * Calls @fn once, when that command has ended, or the service stops: look again. NULL: it doesn't
+ * run.
+ */
+typedef void (*sandbox_exec_wait_fn)(void *arg);
+struct sandbox_exec_wait;
+struct sandbox_exec_wait *sandbox_exec_wait(
+	struct sandbox *sb, const char *exec_id, sandbox_exec_wait_fn fn, void *arg);
+/* Before it is called. */
+void sandbox_exec_wait_cancel(struct sandbox_exec_wait *wait);
 
 /* Takes the reader's end of @body on success. */
 struct sandbox_call *sandbox_file_put(struct sandbox *sb, const struct guest_file_spec *spec,

@@ -8,7 +8,8 @@ int call_check(struct sandbox *sb, struct err *err)
 	}
 	if (sb->call_count >= SANDBOX_CALLS_MAX) {
 		return err_set(err, ERR_RATE,
-			"%d operations are under way in this sandbox, which is the limit",
+			"%d operations are under way in this sandbox, which is the limit: wait for "
+			"one to end",
 			SANDBOX_CALLS_MAX);
 	}
 	if (pause_check(sb, err) != 0) {
@@ -28,14 +29,10 @@ void call_begin(struct sandbox *sb, struct sandbox_call *call, struct guest_call
 	sb->call_count++;
 }
 
-const struct err *call_end(struct sandbox_call *call, const struct err *err, struct err *storage)
+const struct err *call_error(const struct sandbox *sb, const struct err *err, struct err *storage)
 {
-	struct sandbox *sb = call->sb;
-
-	TAILQ_REMOVE(&sb->calls, call, link);
-	sb->call_count--;
-	if (!err || call->is_cancelled) {
-		return err;
+	if (!err) {
+		return NULL;
 	}
 	/* The channel is closed, or breaks, when the sandbox ends: that is the cause to name. */
 	if ((err->kind == ERR_CANCELLED || err->kind == ERR_UNAVAILABLE) &&
@@ -48,6 +45,15 @@ const struct err *call_end(struct sandbox_call *call, const struct err *err, str
 		return storage;
 	}
 	return err;
+}
+
+const struct err *call_end(struct sandbox_call *call, const struct err *err, struct err *storage)
+{
+	struct sandbox *sb = call->sb;
+
+	TAILQ_REMOVE(&sb->calls, call, link);
+	sb->call_count--;
+	return call->is_cancelled ? err : call_error(sb, err, storage);
 }
 
 void sandbox_call_cancel(struct sandbox_call *call)

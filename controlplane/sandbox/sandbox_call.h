@@ -29,7 +29,12 @@ int call_check(struct sandbox *sb, struct err *err);
 /* The guest took it. */
 void call_begin(struct sandbox *sb, struct sandbox_call *call, struct guest_call *guest_call);
 /*
- * The guest's callback has come. The error to report: @err or, in *storage, a better one; NULL:
- * fine. The call is out of the sandbox's list afterwards.
+ * What came from the guest's side about something in this sandbox: @err or, in *storage, a better
+ * one; NULL: fine.
+ */
+const struct err *call_error(const struct sandbox *sb, const struct err *err, struct err *storage);
+/*
+ * The guest's callback has come. The error to report, as call_error() has it. The call is out of
+ * the sandbox's list afterwards.
  */
 const struct err *call_end(struct sandbox_call *call, const struct err *err, struct err *storage);

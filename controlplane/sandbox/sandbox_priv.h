@@ -45,6 +45,7 @@ enum boot_wait { BOOT_WAITS_FOR_NOTHING, BOOT_WAITS_TO_GO_ON, BOOT_WAITS_TO_CONF
 enum pause_state { PAUSE_NONE, PAUSE_STANDS, PAUSE_GOES };
 
 struct extend_request; /* extend.c */
+struct exec_record;    /* exec_records.c */
 struct strays_call;    /* strays.c */
 
 struct sandbox {
@@ -110,9 +111,12 @@ struct sandbox {
 	bool is_telling;
 	TAILQ_HEAD(, sandbox_call) calls;
 	size_t call_count;
-	uint64_t output_held;          /* exec.c: bytes of the commands under way */
-	STAILQ_HEAD(, result) results; /* results.c: not yet written */
-	unsigned result_count;
+	uint64_t output_held; /* exec.c: bytes of the commands under way */
+
+	/* exec_records.c */
+	TAILQ_HEAD(, exec_record) records; /* of commands that run, and not yet written */
+	unsigned records_due;
+	TAILQ_HEAD(, sandbox_exec_wait) exec_waits;
 };
 
 TAILQ_HEAD(sandbox_list, sandbox);
@@ -139,8 +143,8 @@ struct sandboxes {
 	bool has_egress;
 	char *egress_why;
 
-	struct log_limit row_log; /* sandbox_destroy.c, results.c */
-	struct event *results_timer;
+	struct log_limit row_log; /* sandbox_destroy.c, exec_records.c */
+	struct event *records_write_timer;
 
 	/* records.c */
 	struct event *records_timer;

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"
-#include "sandbox/results.h"
+#include "sandbox/exec_records.h"
 #include "sandbox/sandbox_priv.h"
 
 #define TO(state) (1U << SANDBOX_##state)
@@ -114,22 +114,23 @@ static void apply(
 	sandbox_tell_waits(sb);
 }
 
-/* A row that ended has all its results. */
+/* A sandbox that ended has the records of all its commands. */
 static int write_change(
 	struct sandbox *sb, const struct store_sandbox_change *change, struct err *err)
 {
 	_cleanup_store_tx_ struct store_tx tx = STORE_TX_INIT;
+	_cleanup_store_exec_list_ struct store_exec_list gone = {0};
 	struct store *store = sb->all->store;
 
-	if (sb->result_count == 0 || change->ended_at_ms == 0) {
+	if (sb->records_due == 0 || change->ended_at_ms == 0) {
 		return store_sandbox_set_state(store, sb->row->id, change, err);
 	}
-	if (store_begin(store, &tx, err) != 0 || results_write(sb, err) != 0 ||
+	if (store_begin(store, &tx, err) != 0 || exec_records_write(sb, &gone, err) != 0 ||
 		store_sandbox_set_state(store, sb->row->id, change, err) != 0 ||
 		store_commit(&tx, err) != 0) {
 		return -1;
 	}
-	results_written(sb);
+	exec_records_written(sb, &gone);
 	return 0;
 }
 

@@ -345,11 +345,11 @@ static void test_results_are_written_without_being_asked_for(void **state)
 		run(id, "bytes 5000");
 	}
 	while (rows != 2) {
-		_cleanup_store_result_list_ struct store_result_list list = {0};
+		_cleanup_store_exec_list_ struct store_exec_list list = {0};
 		struct err err;
 
 		world_turn(h->w);
-		assert_ok(store_result_list(h->w->store, id, &list, &err), &err);
+		assert_ok(store_exec_list(h->w->store, id, &list, &err), &err);
 		rows = (unsigned)list.count;
 	}
 	/* As when the daemon is killed now. */
