@@ -75,16 +75,79 @@ size_t utf8_decode(const char *text, size_t len, uint32_t *ret_code)
 	return 0;
 }
 
+/* How many bytes at @text are ASCII. Most text is that alone: eight bytes at a time. */
+static size_t ascii_length(const char *text, size_t len)
+{
+	const uint64_t high_bits = UINT64_C(0x8080808080808080);
+	size_t i = 0;
+
+	for (uint64_t eight; len - i >= sizeof eight; i += sizeof eight) {
+		memcpy(&eight, text + i, sizeof eight);
+		if (eight & high_bits) {
+			break;
+		}
+	}
+	while (i < len && !(text[i] & 0x80)) {
+		i++;
+	}
+	return i;
+}
+
 bool utf8_is_valid(const char *text, size_t len)
 {
 	uint32_t code;
 	size_t used;
 
-	for (size_t i = 0; i < len; i += used) {
+	for (size_t i = ascii_length(text, len); i < len;
+		i += used + ascii_length(text + i + used, len - i - used)) {
 		used = utf8_decode(text + i, len - i, &code);
 		if (used == 0) {
 			return false;
 		}
 	}
 	return true;
+}
+
+/* What the sequence that begins with @lead has in all; 0: none does. */
+static size_t sequence_bytes(unsigned char lead)
+{
+	return lead >= 0xf5 ? 0 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;
+}
+
+size_t utf8_split_end(const char *text, size_t len)
+{
+	static const char rest[] = "\x80\xbf";
+
+	for (size_t n = 1; n <= 3 && n <= len; n++) {
+		const char *from = text + len - n;
+		size_t whole = sequence_bytes((unsigned char)*from);
+
+		if ((*from & 0xc0) == 0x80) {
+			continue;
+		}
+		/* It is a beginning if the least or the greatest continuation makes it a character.
+		 */
+		for (size_t i = 0; n < whole && i < 2; i++) {
+			char sequence[4];
+			uint32_t code;
+
+			memset(sequence, rest[i], sizeof sequence);
+			memcpy(sequence, from, n);
+			if (utf8_decode(sequence, whole, &code) > 0) {
+				return n;
+			}
+		}
+		return 0;
+	}
+	return 0;
+}
+
+size_t utf8_split_start(const char *text, size_t len)
+{
+	size_t n = 0;
+
+	while (n < 3 && n < len && (text[n] & 0xc0) == 0x80) {
+		n++;
+	}
+	return n;
 }

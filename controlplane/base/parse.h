@@ -22,5 +22,9 @@ int parse_bool(const char *text, bool *ret, struct err *err);
  * is none: overlong, a surrogate, beyond U+10FFFF or cut.
  */
 size_t utf8_decode(const char *text, size_t len, uint32_t *ret_code);
-/* Valid UTF-8 without NUL (by construction): what JSON strings and headers must be. */
+/* Valid UTF-8, which NUL is: what JSON strings and headers must be. */
 bool utf8_is_valid(const char *text, size_t len);
+/* How many bytes at the end of @text begin a character that goes on behind it: 0 to 3. */
+size_t utf8_split_end(const char *text, size_t len);
+/* How many bytes at the beginning of @text may end a character that began before it: 0 to 3. */
+size_t utf8_split_start(const char *text, size_t len);
