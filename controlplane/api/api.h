@@ -144,13 +144,16 @@ bool api_row_has_body(const struct api_row *row);
 
 /* A JSON body, and a file in a JSON answer: parsing and writing it takes the loop's time. What is
  * larger goes as bytes, up to limits.body_bytes. */
-#define API_JSON_MAX_BYTES      (16 * 1024 * 1024)
-#define API_TIMEOUT_MINUTES_MAX (365 * 24 * 60) /* limits.max_lifetime is what counts */
-#define API_EXEC_TIMEOUT_MS_MAX (24 * 3600 * 1000)
-#define API_COMMAND_MAX_BYTES   (128 * 1024)
-#define API_ARGS_MAX            1024
-#define API_ENV_MAX             256
-#define API_ENV_VALUE_MAX_BYTES (32 * 1024)
+#define API_JSON_MAX_BYTES        (16 * 1024 * 1024)
+#define API_TIMEOUT_MINUTES_MAX   (365 * 24 * 60) /* limits.max_lifetime is what counts */
+#define API_EXEC_TIMEOUT_MS_MAX   (24 * 3600 * 1000)
+#define API_EXEC_OUTPUT_MAX_BYTES (64 * 1024 * 1024)
+#define API_COMMAND_MAX_BYTES     (256 * 1024)
+#define API_ARG_MAX_BYTES         (128 * 1024 - 1) /* Linux takes no longer one */
+#define API_ARGS_MAX              1024
+#define API_EXEC_ENV_MAX          1024
+#define API_ENV_MAX               256
+#define API_ENV_VALUE_MAX_BYTES   (32 * 1024)
 /* Of a sandbox's own variables, which the guest is told in one request with the operator's. */
 #define API_ENV_MAX_BYTES         (128 * 1024)
 #define API_METADATA_MAX          64

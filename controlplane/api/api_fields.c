@@ -101,11 +101,14 @@ const struct api_field api_fields_exec[] = {
 	SANDBOX_ID,
 	{"command", API_STRING, EXEC_IN, .min = 1, .max = API_COMMAND_MAX_BYTES,
 		.doc = "A line for the image's shell. Either this or `args`"},
-	{"args", API_STRINGS, EXEC_IN, .min = 1, .max = API_ARGS_MAX, .item_max = API_COMMAND_MAX_BYTES,
+	{"args", API_STRINGS, EXEC_IN, .min = 1, .max = API_ARGS_MAX, .item_max = API_ARG_MAX_BYTES,
 		.doc = "Program and arguments, run without a shell"},
+	{"shell", API_STRING, EXEC_IN, .min = 1, .max = API_PATH_MAX_BYTES,
+		.doc = "Program that takes `command` after `-c`, such as `sh`; the image's `bash`, or else "
+		       "its `sh`, where left out"},
 	{"cwd", API_STRING, EXEC_IN, .text = API_TEXT_PATH, .min = 1, .max = API_PATH_MAX_BYTES,
 		.doc = "Working directory; `/workspace` where left out"},
-	{"env", API_MAP, EXEC_IN, .text = API_TEXT_ENV, .max = API_ENV_MAX,
+	{"env", API_MAP, EXEC_IN, .text = API_TEXT_ENV, .max = API_EXEC_ENV_MAX,
 		.item_max = API_ENV_VALUE_MAX_BYTES, .doc = "Added to the sandbox's environment"},
 	{"stdin", API_STRING, API_IN_BODY, .text = API_TEXT_ANY, .max = API_CONTENT_MAX_BYTES,
 		.doc = "Text for its standard input, which is empty where left out"},
@@ -114,6 +117,10 @@ const struct api_field api_fields_exec[] = {
 	{"timeout_ms", API_INT, EXEC_IN, .min = 1, .max = API_EXEC_TIMEOUT_MS_MAX,
 		.doc = "The command and all that it started are killed after so long; 120000 where "
 		       "nothing else is set, at most the service's `exec_timeout_max_ms`"},
+	{"output_limit_bytes", API_INT, EXEC_IN, .min = 1, .max = API_EXEC_OUTPUT_MAX_BYTES,
+		.doc = "Keep so many bytes of both outputs together: the first and the last ones. At most "
+		       "the service's `exec_output_max_bytes`, and its `exec_output_bytes` where left out. "
+		       "A stream is cut off behind so many, and has no limit where left out"},
 	{NULL},
 };
 

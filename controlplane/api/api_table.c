@@ -42,13 +42,20 @@ static const struct api_row rows[] = {
 		"Give a sandbox a fresh disk: all files in it go, its id, name and expiry stay.",
 		"As `sandbox.restart`. A reset that fails before it has the fresh disk changes nothing."},
 	[API_EXEC] = {API_EXEC, "exec", API_POST, "/v1/sandboxes/{id}/exec", API_SCOPE_USE,
-		API_SANDBOX | API_RAW_BODY, 200, api_fields_exec,
+		API_SANDBOX | API_RAW_BODY | API_EVENTS, 200, api_fields_exec,
 		"Run a command and wait for its end. When the client leaves, the command is stopped.",
-		"`{id, stdout, stderr, exit_code, signal, timed_out, truncated, duration_ms}`. A command "
-		"that ran is a success whatever its exit code. `signal` is the number of the signal that "
-		"ended it, else null; the exit code is 128 more then. After a time-out `exit_code` is 124. "
-		"Output that is not UTF-8 has U+FFFD for what can't be shown, and the very bytes in "
-		"`stdout_base64` or `stderr_base64` beside it."},
+		"`{id, stdout, stderr, exit_code, signal, timed_out, truncated, duration_ms, stdout_bytes, "
+		"stderr_bytes}`. A command that ran is a success whatever its exit code. `signal` is the "
+		"number of the signal that ended it, else null; the exit code is 128 more then. After a "
+		"time-out `exit_code` is 124, and the outputs are there. Output that is not UTF-8 has U+FFFD "
+		"for what can't be shown, and the very bytes in `stdout_base64` or `stderr_base64` beside it. "
+		"`stdout_bytes` and `stderr_bytes` are what the command wrote. Where that is more than is "
+		"kept, `truncated` is true, the text has a line that says how much is left out there, and "
+		"`stdout_omitted_bytes` and `stdout_omitted_at` (likewise of stderr) tell how many bytes are "
+		"missing and before which of the kept ones; `stdout_base64` has no such line. A stream has "
+		"the events `start` (`{id}`), `stdout` and `stderr` (`{text}` or `{base64}`) and `exit`, which "
+		"is the answer without the outputs. It begins once the command runs: what fails before is an "
+		"ordinary error. Should its reader fall behind, the command waits."},
 	[API_EXEC_LIST] = {API_EXEC_LIST, "exec.list", API_GET, "/v1/sandboxes/{id}/exec",
 		API_SCOPE_READ, API_SANDBOX, 200, api_fields_sandbox_one,
 		"Show the commands that run and the last ones that ended. By the sandbox's id also after "

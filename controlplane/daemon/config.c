@@ -418,6 +418,10 @@ int config_finish(struct config *config, struct err *err)
 		return err_set(err, ERR_INVALID,
 			"limits.exec_timeout_ms: may not exceed limits.exec_timeout_max_ms");
 	}
+	if (config->exec_output_bytes > config->exec_output_max_bytes) {
+		return err_set(err, ERR_INVALID,
+			"limits.exec_output_bytes: may not exceed limits.exec_output_max_bytes");
+	}
 	if (config->default_timeout_minutes > config->max_lifetime_minutes) {
 		return err_set(err, ERR_INVALID,
 			"limits.default_timeout: may not exceed limits.max_lifetime");

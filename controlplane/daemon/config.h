@@ -70,6 +70,7 @@ struct config {
 	int64_t exec_timeout_ms;
 	int64_t exec_timeout_max_ms;
 	int64_t exec_output_bytes;
+	int64_t exec_output_max_bytes;
 	int64_t body_bytes;
 	int64_t bodies_total_bytes;
 	int64_t memory_overcommit_percent;

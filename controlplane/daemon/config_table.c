@@ -1,5 +1,6 @@
 #include "daemon/config_table.h"
 
+#include "api/api.h"
 #include "base/macros.h"
 #include "daemon/config.h"
 
@@ -75,7 +76,14 @@ const struct config_row config_rows[] = {
 	{"limits", "exec_timeout_max_ms", CONFIG_INT, AT(exec_timeout_max_ms), "3600000", 1,
 		86400000, NULL, "The longest time that a caller may ask for a command."},
 	{"limits", "exec_output_bytes", CONFIG_INT, AT(exec_output_bytes), "2097152", 1024,
-		67108864, NULL, "Bytes kept of a command's two outputs together."},
+		API_EXEC_OUTPUT_MAX_BYTES, NULL,
+		"Bytes kept of a command's two outputs together if the caller says nothing."},
+	{"limits", "exec_output_max_bytes", CONFIG_INT, AT(exec_output_max_bytes), "16777216", 1024,
+		API_EXEC_OUTPUT_MAX_BYTES, NULL,
+		"The most that a caller may ask to be kept. The commands of a sandbox together "
+		"hold "
+		"twice as much of the daemon's memory, or eight times exec_output_bytes if that is "
+		"more."},
 	{"limits", "body_bytes", CONFIG_INT, AT(body_bytes), "67108864", 65536, 1073741824, NULL,
 		"Largest request body."},
 	{"limits", "bodies_total_bytes", CONFIG_INT, AT(bodies_total_bytes), "268435456", 65536,

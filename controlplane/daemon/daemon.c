@@ -271,6 +271,8 @@ static int make_sandboxes(struct daemon *d, struct err *err)
 		.boot_timeout_ms = (uint64_t)d->config->boot_timeout_seconds * MS_PER_SECOND,
 		.deadman_margin_ms = DEADMAN_MARGIN_MS,
 		.exec_output_cap = (uint64_t)d->config->exec_output_bytes,
+		.exec_outputs_cap = (uint64_t)MAX(
+			8 * d->config->exec_output_bytes, 2 * d->config->exec_output_max_bytes),
 		.max_lifetime_minutes = (unsigned)d->config->max_lifetime_minutes,
 		.stray_grace_ms = (uint64_t)d->config->stray_grace_seconds * MS_PER_SECOND,
 		.is_network_none_default = d->config->default_network == CONFIG_NETWORK_NONE,
@@ -347,6 +349,7 @@ static void make_ops(struct daemon *d)
 		.again_wait_ms = (uint64_t)d->config->boot_timeout_seconds * MS_PER_SECOND +
 				 STOP_PATIENCE_MS,
 		.exec_output_bytes = (uint64_t)d->config->exec_output_bytes,
+		.exec_output_max_bytes = (uint64_t)d->config->exec_output_max_bytes,
 		.body_bytes = (uint64_t)d->config->body_bytes,
 		.bodies_total_bytes = (uint64_t)d->config->bodies_total_bytes,
 		.is_egress_configured = d->config->default_network == CONFIG_NETWORK_EGRESS,

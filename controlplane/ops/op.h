@@ -80,6 +80,8 @@ enum op_ret op_fail(struct op_call *call, const struct err *err);
 /* The same; where @err is ERR_GUEST, with the guest's own word. @status may be NULL. */
 enum op_ret op_fail_guest(
 	struct op_call *call, const struct guest_status *status, const struct err *err);
+/* A stream that has begun fails: what to tell its reader; notes it for the log. */
+json_object *op_stream_failed(struct op_call *call, const struct err *err);
 enum op_ret op_wait(struct op_call *call, void (*drop)(struct op_call *call), void *own);
 
 /*

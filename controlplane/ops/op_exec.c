@@ -4,11 +4,21 @@
 #include <string.h>
 
 #include "base/xalloc.h"
+#include "ops/events.h"
 #include "ops/view.h"
 
 /* What one command's arguments, environment and directory may be together: the guest protocol has
  * room for 1 MiB, of which names and lengths take some. */
 #define EXEC_REQUEST_MAX_BYTES (768 * 1024)
+
+/*
+ * Theory of operation. The answer is either JSON with the outputs, once the command has ended, or a
+ * stream of events, which begins when the guest has accepted the command; what fails before that is
+ * an error like any other. A stream's reader sets the pace: events.c says when it is behind, and
+ * the guest is paused until it isn't.
+ */
+
+/* ---- kept outputs ---- */
 
 static void drop_exec(struct op_call *call)
 {
@@ -25,6 +35,97 @@ static void on_exec(void *arg, const struct sandbox_exec_result *result, const s
 		op_reply(call, call->row->status, view_exec(result));
 	}
 }
+
+/* ---- streams ---- */
+
+struct streaming {
+	struct op_call *call;
+	struct sandbox_call *running; /* NULL: it has ended */
+	struct events *events;        /* NULL: it hasn't begun */
+};
+
+static void drop_streaming(struct op_call *call)
+{
+	struct streaming *streaming = call->own;
+
+	if (streaming->running) {
+		sandbox_call_abandon(streaming->running);
+	}
+	events_free(streaming->events);
+	free(streaming);
+}
+
+static void on_flow(void *arg, bool is_full)
+{
+	struct streaming *streaming = arg;
+
+	if (streaming->running) {
+		sandbox_exec_pause(streaming->running, is_full);
+	}
+}
+
+/* From here on the answer is a stream, whatever becomes of the command. */
+static void on_started(void *arg, const char *id)
+{
+	struct streaming *streaming = arg;
+	struct op_call *call = streaming->call;
+	struct pipe *pipe = pipe_new(call->ops->parts.loop, EVENTS_PIPE_BYTES);
+	json_object *data = json_object_new_object();
+
+	streaming->events = events_new(call->ops->parts.loop, pipe,
+		call->ops->config.events_heartbeat_ms, on_flow, streaming);
+	view_set_text(data, "id", id);
+	events_add(streaming->events, "start", data);
+	op_reply_stream(call, EVENTS_TYPE, pipe);
+}
+
+static void on_output(void *arg, int fd, const void *data, size_t len)
+{
+	struct streaming *streaming = arg;
+
+	events_output(streaming->events, fd, data, len);
+}
+
+static void on_end(void *arg, const struct sandbox_exec_result *result, const struct err *err)
+{
+	struct streaming *streaming = arg;
+	struct op_call *call = streaming->call;
+
+	streaming->running = NULL;
+	if (!streaming->events) {
+		free(streaming);
+		op_fail(call, err);
+		return;
+	}
+	if (err) {
+		events_add(streaming->events, "error", op_stream_failed(call, err));
+	} else {
+		events_add(streaming->events, "exit", view_exec_end(result));
+	}
+	events_end(streaming->events);
+}
+
+static enum op_ret start_stream(
+	struct op_call *call, struct sandbox *sb, const struct sandbox_exec_spec *spec)
+{
+	struct err err;
+	struct streaming *streaming = xnew(struct streaming);
+	const struct sandbox_exec_hooks hooks = {.on_started = on_started,
+		.on_output = on_output,
+		.on_done = on_end,
+		.arg = streaming};
+
+	streaming->call = call;
+	streaming->running = sandbox_exec_stream(sb, spec, &hooks, &err);
+	if (!streaming->running) {
+		free(streaming);
+		pipe_reader_free(spec->stdin_pipe);
+		return op_fail(call, &err);
+	}
+	return op_wait(call, drop_streaming, streaming);
+}
+
+/* ---- what is asked for ---- */
 
 static size_t strv_bytes(char *const *strv)
 {
@@ -48,6 +149,14 @@ static int check_exec(
 	}
 	if (spec->args && spec->args[0][0] == '\0') {
 		return err_set(err, ERR_INVALID, "\"args\"[0], the program, must not be empty");
+	}
+	if (spec->shell && !spec->command) {
+		return err_set(err, ERR_INVALID, "\"shell\" goes with \"command\" alone");
+	}
+	if (spec->output_cap > call->ops->config.exec_output_max_bytes) {
+		return err_set(err, ERR_INVALID,
+			"\"output_limit_bytes\" must be between 1 and %" PRIu64 ", not %" PRIu64,
+			call->ops->config.exec_output_max_bytes, spec->output_cap);
 	}
 	if (spec->timeout_ms > max) {
 		return err_set(err, ERR_INVALID,
@@ -86,6 +195,9 @@ static enum op_ret start(struct op_call *call, struct sandbox_exec_spec *spec)
 	if (!spec->stdin_pipe && err.kind != ERR_NONE) {
 		return op_fail(call, &err);
 	}
+	if (call->accepts_events) {
+		return start_stream(call, sb, spec);
+	}
 	struct sandbox_call *running = sandbox_exec(sb, spec, on_exec, call, &err);
 
 	if (!running) {
@@ -101,9 +213,11 @@ enum op_ret op_exec(struct op_call *call)
 	struct sandbox_exec_spec spec = {
 		.args = api_args_strv(args, "args"),
 		.command = api_args_text(args, "command"),
+		.shell = api_args_text(args, "shell"),
 		.cwd = api_args_text(args, "cwd"),
 		.env = api_args_strv(args, "env"),
 		.timeout_ms = call->ops->config.exec_timeout_ms,
+		.output_cap = (uint64_t)api_args_int(args, "output_limit_bytes"),
 	};
 
 	if (api_args_has(args, "timeout_ms")) {

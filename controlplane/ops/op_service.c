@@ -68,6 +68,7 @@ static json_object *limits_of(const struct op_call *call)
 	view_set_int(obj, "exec_timeout_ms", (int64_t)config->exec_timeout_ms);
 	view_set_int(obj, "exec_timeout_max_ms", (int64_t)config->exec_timeout_max_ms);
 	view_set_int(obj, "exec_output_bytes", (int64_t)config->exec_output_bytes);
+	view_set_int(obj, "exec_output_max_bytes", (int64_t)config->exec_output_max_bytes);
 	view_set_int(obj, "body_bytes", (int64_t)config->body_bytes);
 	return obj;
 }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "ops/events.h"
 #include "ops/op.h"
 #include "ops/view.h"
 #include "proto/msg.h"
@@ -63,6 +64,9 @@ struct ops *ops_new(const struct ops_parts *parts, const struct ops_config *conf
 	}
 	if (ops->config.again_wait_ms == 0) {
 		ops->config.again_wait_ms = AGAIN_WAIT_MS;
+	}
+	if (ops->config.events_heartbeat_ms == 0) {
+		ops->config.events_heartbeat_ms = EVENTS_HEARTBEAT_MS;
 	}
 	if (ops->config.bodies_total_bytes == 0) {
 		ops->config.bodies_total_bytes = 4 * ops->config.body_bytes;
@@ -250,7 +254,8 @@ enum op_ret op_reply_socket(struct op_call *call, const struct op_socket_hooks *
 	return answered(call);
 }
 
-static enum op_ret fail(struct op_call *call, const struct err *err, const char *code)
+/* Writes down that and, for an error of ours, why. */
+static const struct api_error *note_failure(struct op_call *call, const struct err *err)
 {
 	const struct api_error *error = api_error_of(err->kind);
 
@@ -258,9 +263,22 @@ static enum op_ret fail(struct op_call *call, const struct err *err, const char 
 		log_failure(LOG_LEVEL_ERR, "call failed", err, "rq=%s op=%s", call->id,
 			call->row->name);
 	}
-	call->answer.retry_after_s = error->retry_after_s;
 	call->answer.error_type = error->type;
+	return error;
+}
+
+static enum op_ret fail(struct op_call *call, const struct err *err, const char *code)
+{
+	const struct api_error *error = note_failure(call, err);
+
+	call->answer.retry_after_s = error->retry_after_s;
 	return op_reply(call, error->status, view_error(err, code, call->id));
+}
+
+json_object *op_stream_failed(struct op_call *call, const struct err *err)
+{
+	note_failure(call, err);
+	return view_error(err, NULL, call->id);
 }
 
 enum op_ret op_fail(struct op_call *call, const struct err *err)

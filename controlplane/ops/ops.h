@@ -57,12 +57,14 @@ struct ops_config {
 	unsigned max_lifetime_minutes;
 	uint64_t exec_timeout_ms; /* where a request names none */
 	uint64_t exec_timeout_max_ms;
-	uint64_t exec_output_bytes;
+	uint64_t exec_output_bytes; /* kept where a request says nothing */
+	uint64_t exec_output_max_bytes;
 	uint64_t body_bytes;         /* largest body, and largest file in a JSON answer */
 	uint64_t bodies_total_bytes; /* of such files that are being collected; 0: 4 x body_bytes */
 	uint64_t delete_wait_ms;     /* DELETE answers "timeout" after so long; 0: 30 s */
-	uint64_t again_wait_ms;      /* restart and reset do; 0: 10 min */
-	bool is_egress_configured;   /* network.default is egress: what an unasked sandbox gets */
+	unsigned events_heartbeat_ms; /* longest silence in a stream of events; 0: 15 s */
+	uint64_t again_wait_ms;       /* restart and reset do; 0: 10 min */
+	bool is_egress_configured;    /* network.default is egress: what an unasked sandbox gets */
 
 	/*
 	 * The daemon's: checks everything and calls @done once, later, from the loop, with an array

@@ -8,8 +8,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 
-#define EXIT_CODE_TIMED_OUT 124 /* as timeout(1) has it */
-#define MODE_BITS           07777u
+#define MODE_BITS 07777u
 
 /* Keys are constants of ours. */
 #define KEY_FLAGS (JSON_C_OBJECT_ADD_KEY_IS_NEW | JSON_C_OBJECT_ADD_CONSTANT_KEY)
@@ -52,17 +51,6 @@ void view_set_moment(json_object *obj, const char *key, int64_t wall_ms)
 
 /* ---- bytes ---- */
 
-/* Length of the valid UTF-8 sequence at @text, or 0. */
-static size_t sequence_length(const char *text, size_t len)
-{
-	for (size_t n = 1; n <= 4 && n <= len; n++) {
-		if (utf8_is_valid(text, n)) {
-			return n;
-		}
-	}
-	return 0;
-}
-
 static json_object *lossy_text(const char *bytes, size_t len)
 {
 	static const char replacement[] = "\xef\xbf\xbd";
@@ -70,7 +58,8 @@ static json_object *lossy_text(const char *bytes, size_t len)
 	size_t n = 0;
 
 	for (size_t i = 0; i < len;) {
-		size_t valid = sequence_length(bytes + i, len - i);
+		uint32_t code;
+		size_t valid = utf8_decode(bytes + i, len - i, &code);
 
 		memcpy(out + n, valid ? bytes + i : replacement, valid ? valid : 3);
 		n += valid ? valid : 3;
@@ -79,7 +68,13 @@ static json_object *lossy_text(const char *bytes, size_t len)
 	return json_object_new_string_len(out, (int)n);
 }
 
-static json_object *base64_text(const char *bytes, size_t len)
+json_object *view_text(const char *bytes, size_t len)
+{
+	return utf8_is_valid(bytes, len) ? json_object_new_string_len(bytes, (int)len)
+					 : lossy_text(bytes, len);
+}
+
+json_object *view_base64(const char *bytes, size_t len)
 {
 	size_t size = BASE64_ENCODED_BYTES(len);
 	_cleanup_free_ char *out = xcalloc(size + 1, 1);
@@ -98,19 +93,13 @@ void view_set_bytes(json_object *obj, const char *key, const char *bytes, size_t
 	}
 	view_set(obj, key, lossy_text(bytes, len));
 	snprintf(other, sizeof other, "%s_base64", key);
-	json_object_object_add(obj, other, base64_text(bytes, len));
+	json_object_object_add(obj, other, view_base64(bytes, len));
 }
 
 /* A message may hold what a guest said. */
 static void set_message(json_object *obj, const char *key, const char *text)
 {
-	size_t len = text ? strlen(text) : 0;
-
-	if (utf8_is_valid(text ? text : "", len)) {
-		view_set_text(obj, key, text);
-	} else {
-		view_set(obj, key, lossy_text(text, len));
-	}
+	view_set(obj, key, text ? view_text(text, strlen(text)) : NULL);
 }
 
 /* ---- errors ---- */
@@ -165,29 +154,6 @@ json_object *view_sandbox(const struct store_sandbox *row, bool has_account)
 
 /* ---- guests ---- */
 
-static void set_buffer(json_object *obj, const char *key, struct evbuffer *bytes)
-{
-	size_t len = evbuffer_get_length(bytes);
-
-	view_set_bytes(obj, key, len ? (const char *)evbuffer_pullup(bytes, -1) : "", len);
-}
-
-json_object *view_exec(const struct sandbox_exec_result *result)
-{
-	json_object *obj = json_object_new_object();
-	const struct guest_exec_result *guest = &result->guest;
-
-	view_set_text(obj, "id", result->id);
-	set_buffer(obj, "stdout", result->out);
-	set_buffer(obj, "stderr", result->err_out);
-	view_set_int(obj, "exit_code", guest->timed_out ? EXIT_CODE_TIMED_OUT : guest->exit_code);
-	view_set(obj, "signal", guest->signal ? json_object_new_int(guest->signal) : NULL);
-	view_set_bool(obj, "timed_out", guest->timed_out);
-	view_set_bool(obj, "truncated", guest->truncated);
-	view_set_int(obj, "duration_ms", (int64_t)(guest->duration_us / 1000));
-	return obj;
-}
-
 /* A tail may begin within a character; that one is left out. */
 static void set_tail(
 	json_object *obj, const char *key, const char *count_key, const struct store_tail *tail)
@@ -206,7 +172,7 @@ json_object *view_exec_record(const struct store_exec *row)
 {
 	json_object *obj = json_object_new_object();
 	bool has_exited = row->state == STORE_EXEC_EXITED;
-	int exit_code = row->timed_out ? EXIT_CODE_TIMED_OUT : row->exit_code;
+	int exit_code = row->timed_out ? VIEW_EXIT_CODE_TIMED_OUT : row->exit_code;
 
 	view_set_text(obj, "id", row->id);
 	view_set_text(obj, "status", store_exec_state_name(row->state));
@@ -288,7 +254,7 @@ json_object *view_file(const char *path, size_t path_len, const struct guest_fil
 	if (utf8_is_valid(bytes, len)) {
 		view_set(obj, "content", json_object_new_string_len(bytes, (int)len));
 	} else {
-		view_set(obj, "content_base64", base64_text(bytes, len));
+		view_set(obj, "content_base64", view_base64(bytes, len));
 	}
 	evbuffer_drain(content, len);
 	set_file_info(obj, info->size, info->mode, info->mtime_ms);

@@ -31,11 +31,20 @@ void view_set_moment(json_object *obj, const char *key, int64_t wall_ms);
  * KEY_base64 has the very bytes. */
 void view_set_bytes(json_object *obj, const char *key, const char *bytes, size_t len);
 
+/* As text: what isn't UTF-8 becomes U+FFFD. */
+json_object *view_text(const char *bytes, size_t len);
+json_object *view_base64(const char *bytes, size_t len);
+
 /* @code may be NULL. The text of ERR_INTERNAL isn't shown. */
 json_object *view_error(const struct err *err, const char *code, const char *request_id);
 
 json_object *view_sandbox(const struct store_sandbox *row, bool has_account);
+/* What a time-out is called, as timeout(1) has it. */
+#define VIEW_EXIT_CODE_TIMED_OUT 124
+/* How a command ended, with its outputs. */
 json_object *view_exec(const struct sandbox_exec_result *result);
+/* The same without them: they were streamed. */
+json_object *view_exec_end(const struct sandbox_exec_result *result);
 json_object *view_exec_record(const struct store_exec *row);
 /* An entry of the directory @dir, which is as the caller wrote it. */
 json_object *view_entry(const char *dir, size_t dir_len, const struct guest_entry *entry);

@@ -2,60 +2,101 @@
 
 #include "base/xalloc.h"
 #include "sandbox/exec_records.h"
+#include "sandbox/output.h"
 #include "sandbox/result_tail.h"
 #include "sandbox/sandbox_call.h"
 
 /*
  * Theory of operation
  *
- * Outputs are collected up to the cap, both together. The guest is told the cap and keeps to it,
- * but a guest that is broken into need not: what comes beyond is dropped here and marked. All
- * commands of a sandbox together may hold SANDBOX_OUTPUT_CAPS times the cap: many at once would
- * else be a way to fill the daemon's memory. Who is cut by that is the same sandbox's next command.
+ * Either the outputs are kept until the command ends, or they are handed on as they come, and it is
+ * the caller who pauses the guest when it can't take more.
  *
- * The tails are apart from that: they go on when the outputs are cut or nobody waits for them any
- * more.
+ * What is kept is bounded by the call's cap, both outputs together: the first bytes, and the last
+ * ones, see output.c. The guest is told and keeps to it, but a guest that is broken into need not:
+ * what comes beyond is dropped here and marked. All commands of a sandbox together may hold
+ * exec_outputs_cap: many at once would else be a way to fill the daemon's memory. Who is cut by
+ * that is the same sandbox's next command.
+ *
+ * The tails for the record are apart from that: they go on when the outputs are cut or nobody waits
+ * for them any more.
  */
+
+/* What a guest must keep of each output for its end; the rest of the cap is for the beginning. */
+#define TAIL_MAX_BYTES (1024 * 1024)
 
 struct exec {
 	struct sandbox_call call;
 	struct exec_record *record;
-	char id[ID_BYTES];
-	struct evbuffer *out;
-	struct evbuffer *err_out;
-	uint64_t held;
-	bool is_cut;
+	char id[ID_BYTES]; /* the guest's name for it, too */
+	bool is_started;   /* the guest said so */
+	bool is_stream;    /* what its hooks are given isn't kept */
+	uint64_t cap;
+	uint64_t held; /* of sandbox.output_held */
+	struct output out;
+	struct output err_out;
 	struct result_tail out_tail;
 	struct result_tail err_tail;
-	sandbox_exec_fn fn;
-	void *arg;
+	struct sandbox_exec_hooks hooks;
 };
 
 static void exec_free(struct exec *exec)
 {
-	evbuffer_free(exec->out);
-	evbuffer_free(exec->err_out);
+	output_fini(&exec->out);
+	output_fini(&exec->err_out);
 	result_tail_fini(&exec->out_tail);
 	result_tail_fini(&exec->err_tail);
 	free(exec);
 }
 
+/* ---- from the guest ---- */
+
+static void on_started(void *arg)
+{
+	struct exec *exec = arg;
+
+	if (!exec->is_started) {
+		exec->is_started = true;
+		if (exec->hooks.on_started && !exec->call.is_abandoned) {
+			exec->hooks.on_started(exec->hooks.arg, exec->id);
+		}
+	}
+}
+
+static uint64_t tail_cap(const struct exec *exec)
+{
+	return exec->is_stream ? 0 : MIN(exec->cap / 2, (uint64_t)TAIL_MAX_BYTES);
+}
+
+static void keep(struct exec *exec, struct output *output, const void *data, size_t len)
+{
+	struct sandbox *sb = exec->call.sb;
+	uint64_t own_room = exec->cap + tail_cap(exec) - exec->held;
+	uint64_t all_room = sb->all->config.exec_outputs_cap - sb->output_held;
+	size_t took = output_add(output, data, len, MIN(own_room, all_room));
+
+	exec->held += took;
+	sb->output_held += took;
+}
+
 static void on_output(void *arg, int fd, const void *data, size_t len)
 {
 	struct exec *exec = arg;
-	struct sandbox *sb = exec->call.sb;
-	uint64_t cap = sb->all->config.exec_output_cap;
-	uint64_t room = MIN(cap - exec->held, cap * SANDBOX_OUTPUT_CAPS - sb->output_held);
-	size_t take = exec->call.is_abandoned ? 0 : (size_t)MIN(len, room);
+	const struct sandboxes_config *config = &exec->call.sb->all->config;
 
-	if (sb->all->config.results_count > 0) {
-		result_tail_add(fd == 1 ? &exec->out_tail : &exec->err_tail,
-			sb->all->config.result_bytes, data, len);
+	on_started(exec);
+	if (config->results_count > 0) {
+		result_tail_add(fd == 1 ? &exec->out_tail : &exec->err_tail, config->result_bytes,
+			data, len);
 	}
-	exec->is_cut |= take < len;
-	exec->held += take;
-	sb->output_held += take;
-	ASSERT(evbuffer_add(fd == 1 ? exec->out : exec->err_out, data, take) == 0);
+	if (exec->call.is_abandoned) {
+		return;
+	}
+	if (exec->is_stream) {
+		exec->hooks.on_output(exec->hooks.arg, fd, data, len);
+	} else {
+		keep(exec, fd == 1 ? &exec->out : &exec->err_out, data, len);
+	}
 }
 
 static char *reason_text(const struct exec *exec, const struct err *err)
@@ -77,76 +118,84 @@ static enum store_exec_state failed_state(const struct exec *exec, const struct 
 	return is_unknown && !is_called_off ? STORE_EXEC_LOST : STORE_EXEC_FAILED;
 }
 
+/* NULL @whole: there is none, for @err. */
 static void keep_result(
-	struct exec *exec, const struct guest_exec_result *result, const struct err *err)
+	struct exec *exec, const struct sandbox_exec_result *whole, const struct err *err)
 {
-	struct sandbox *sb = exec->call.sb;
-	size_t cap = sb->all->config.result_bytes;
-	struct store_exec kept = {.state = STORE_EXEC_EXITED, .truncated = exec->is_cut};
+	size_t cap = exec->call.sb->all->config.result_bytes;
+	struct store_exec kept = {.state = STORE_EXEC_EXITED};
 
 	result_tail_take(&exec->out_tail, cap, &kept.out);
 	result_tail_take(&exec->err_tail, cap, &kept.err_out);
-	if (err) {
+	if (whole) {
+		kept.exit_code = whole->guest.exit_code;
+		kept.signal = whole->guest.signal;
+		kept.timed_out = whole->guest.timed_out;
+		kept.truncated = whole->guest.truncated;
+		kept.duration_ms = (int64_t)(whole->guest.duration_us / 1000);
+		kept.out.total = whole->out.total;
+		kept.err_out.total = whole->err_out.total;
+	} else {
 		kept.state = failed_state(exec, err);
 		kept.error = reason_text(exec, err);
-	} else {
-		kept.exit_code = result->exit_code;
-		kept.signal = result->signal;
-		kept.timed_out = result->timed_out;
-		kept.truncated |= result->truncated;
-		kept.duration_ms = (int64_t)(result->duration_us / 1000);
+		kept.truncated = exec->out.is_cut || exec->err_out.is_cut;
 	}
 	exec_record_end(exec->record, &kept);
 }
 
-static void on_done(void *arg, const struct guest_exec_result *result, const struct err *err)
+static void take_whole(
+	struct exec *exec, const struct guest_exec_result *guest, struct sandbox_exec_result *ret)
+{
+	if (exec->is_stream) {
+		exec->out.kept.total = guest->stdout_bytes;
+		exec->err_out.kept.total = guest->stderr_bytes;
+	} else {
+		output_settle(&exec->out, &exec->err_out, guest, exec->cap);
+	}
+	*ret = (struct sandbox_exec_result){.id = exec->id,
+		.out = exec->out.kept,
+		.err_out = exec->err_out.kept,
+		.guest = *guest};
+	ret->guest.truncated |= ret->out.omitted > 0 || ret->err_out.omitted > 0;
+}
+
+static void on_done(void *arg, const struct guest_exec_result *guest, const struct err *err)
 {
 	struct exec *exec = arg;
+	struct sandbox_exec_result whole;
 	struct err better;
 
 	exec->call.sb->output_held -= exec->held;
 	err = call_end(&exec->call, err, &better);
-	keep_result(exec, result, err);
-	if (!exec->call.is_abandoned && err) {
-		exec->fn(exec->arg, NULL, err);
-	} else if (!exec->call.is_abandoned) {
-		struct sandbox_exec_result whole = {.id = exec->id,
-			.out = exec->out,
-			.err_out = exec->err_out,
-			.guest = *result};
-
-		whole.guest.truncated |= exec->is_cut;
-		exec->fn(exec->arg, &whole, NULL);
+	if (!err) {
+		take_whole(exec, guest, &whole);
+		exec->call.is_cancelled = true; /* there is nothing to cancel any more */
+		on_started(exec);
+	}
+	keep_result(exec, err ? NULL : &whole, err);
+	if (!exec->call.is_abandoned) {
+		exec->hooks.on_done(exec->hooks.arg, err ? NULL : &whole, err);
 	}
 	exec_free(exec);
 }
 
-struct sandbox_call *sandbox_exec(struct sandbox *sb, const struct sandbox_exec_spec *spec,
-	sandbox_exec_fn fn, void *arg, struct err *err)
-{
-	uint64_t cap = sb->all->config.exec_output_cap;
+/* ---- start ---- */
 
-	if (call_check(sb, err) != 0) {
-		return NULL;
-	}
-	struct exec *exec = xnew(struct exec);
-	id_make(exec->id, ID_EXEC);
+static struct sandbox_call *start(struct sandbox *sb, struct exec *exec,
+	const struct sandbox_exec_spec *spec, struct err *err)
+{
 	const struct guest_exec_spec guest_spec = {.id = exec->id,
 		.args = spec->args,
 		.command = spec->command,
+		.shell = spec->shell,
 		.cwd = spec->cwd,
 		.env = spec->env,
 		.timeout_ms = spec->timeout_ms,
-		.output_cap = cap,
+		.output_cap = exec->cap - tail_cap(exec),
+		.tail_cap = tail_cap(exec),
 		.stdin_pipe = spec->stdin_pipe};
 	const struct guest_exec_hooks hooks = {
-		.on_output = on_output, .on_done = on_done, .arg = exec};
-
-	exec->out = evbuffer_new();
-	exec->err_out = evbuffer_new();
-	ASSERT(exec->out && exec->err_out);
-	exec->fn = fn;
-	exec->arg = arg;
+		.on_started = on_started, .on_output = on_output, .on_done = on_done, .arg = exec};
 	struct guest_call *guest_call = sb->guest->ops->exec(sb->guest, &guest_spec, &hooks, err);
 
 	if (!guest_call) {
@@ -156,4 +205,49 @@ struct sandbox_call *sandbox_exec(struct sandbox *sb, const struct sandbox_exec_
 	call_begin(sb, &exec->call, guest_call);
 	exec->record = exec_record_begin(sb, exec->id, spec->args, spec->command, false);
 	return &exec->call;
+}
+
+static struct exec *exec_new(const struct sandbox_exec_spec *spec, uint64_t default_cap)
+{
+	struct exec *exec = xnew(struct exec);
+
+	id_make(exec->id, ID_EXEC);
+	output_init(&exec->out);
+	output_init(&exec->err_out);
+	exec->cap = spec->output_cap > 0 ? spec->output_cap : default_cap;
+	return exec;
+}
+
+struct sandbox_call *sandbox_exec(struct sandbox *sb, const struct sandbox_exec_spec *spec,
+	sandbox_exec_fn fn, void *arg, struct err *err)
+{
+	if (call_check(sb, err) != 0) {
+		return NULL;
+	}
+	struct exec *exec = exec_new(spec, sb->all->config.exec_output_cap);
+
+	exec->hooks = (struct sandbox_exec_hooks){.on_done = fn, .arg = arg};
+	return start(sb, exec, spec, err);
+}
+
+struct sandbox_call *sandbox_exec_stream(struct sandbox *sb, const struct sandbox_exec_spec *spec,
+	const struct sandbox_exec_hooks *hooks, struct err *err)
+{
+	if (call_check(sb, err) != 0) {
+		return NULL;
+	}
+	struct exec *exec = exec_new(spec, UINT64_MAX);
+
+	exec->is_stream = true;
+	exec->hooks = *hooks;
+	return start(sb, exec, spec, err);
+}
+
+void sandbox_exec_pause(struct sandbox_call *call, bool is_paused)
+{
+	loop_assert();
+	/* Without a channel its end is on the way already. */
+	if (call->sb->guest) {
+		call->sb->guest->ops->exec_pause(call->guest_call, is_paused);
+	}
 }

@@ -42,7 +42,8 @@ struct sandboxes_config {
 	gid_t gid;                  /* QEMU's group; under KVM it must be able to open /dev/kvm */
 	uint64_t boot_timeout_ms;   /* from the domain's start to the agent's HELLO */
 	uint64_t deadman_margin_ms; /* guest's own timer beyond the expiry */
-	uint64_t exec_output_cap;   /* bytes kept of a command's outputs */
+	uint64_t exec_output_cap;   /* bytes kept of a command's outputs, where it says nothing */
+	uint64_t exec_outputs_cap;  /* of all commands of a sandbox; 0: 8 x exec_output_cap */
 	unsigned max_lifetime_minutes; /* no expiry lies further ahead than this */
 	bool is_network_none_default;  /* network.default=none */
 	uint64_t stray_grace_ms;       /* nothing younger is a stray */
@@ -170,16 +171,26 @@ int sandbox_extend(
 struct sandbox_exec_spec {
 	char *const *args; /* or */
 	const char *command;
+	const char *shell; /* for the command; NULL: the image's */
 	const char *cwd;
 	char *const *env;
 	uint64_t timeout_ms;
+	uint64_t output_cap;     /* bytes of both outputs together; 0: as configured */
 	struct pipe *stdin_pipe; /* reader's end, taken on success; NULL: none */
+};
+
+/* What is kept of an output: all of it, or the first and the last bytes. */
+struct sandbox_output {
+	struct evbuffer *bytes;
+	uint64_t total;      /* bytes that the command wrote */
+	uint64_t omitted;    /* so many of them are missing, … */
+	uint64_t omitted_at; /* … before this one of those that are kept */
 };
 
 struct sandbox_exec_result {
 	const char *id;
-	struct evbuffer *out; /* kept outputs */
-	struct evbuffer *err_out;
+	struct sandbox_output out; /* of a stream: the counts alone */
+	struct sandbox_output err_out;
 	struct guest_exec_result guest;
 };
 
@@ -195,8 +206,25 @@ void sandbox_call_cancel(struct sandbox_call *call);
 /* The caller is gone: cancels, and no callback comes any more. */
 void sandbox_call_abandon(struct sandbox_call *call);
 
+/* Keeps the outputs, up to the cap, until the command ends. */
 struct sandbox_call *sandbox_exec(struct sandbox *sb, const struct sandbox_exec_spec *spec,
 	sandbox_exec_fn fn, void *arg, struct err *err);
+
+struct sandbox_exec_hooks {
+	/* The guest runs it, by this id; before the others, but for a failure. */
+	void (*on_started)(void *arg, const char *id);
+	/* Bytes of stdout (1) or stderr (2), as they come. */
+	void (*on_output)(void *arg, int fd, const void *data, size_t len);
+	sandbox_exec_fn on_done;
+	void *arg;
+};
+
+/* Hands the outputs on and keeps nothing. Here the cap, 0 being none, cuts them off. */
+struct sandbox_call *sandbox_exec_stream(struct sandbox *sb, const struct sandbox_exec_spec *spec,
+	const struct sandbox_exec_hooks *hooks, struct err *err);
+/* While paused, what is on its way still comes, a window of each output (guest.h), and in the end
+ * the command waits at its full pipe. */
+void sandbox_exec_pause(struct sandbox_call *call, bool is_paused);
 
 /* ---- records of commands ---- */
 

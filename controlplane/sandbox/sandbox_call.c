@@ -9,7 +9,7 @@ int call_check(struct sandbox *sb, struct err *err)
 	if (sb->call_count >= SANDBOX_CALLS_MAX) {
 		return err_set(err, ERR_RATE,
 			"%d operations are under way in this sandbox, which is the limit: wait for "
-			"one to end",
+			"one to end, or kill a command",
 			SANDBOX_CALLS_MAX);
 	}
 	if (pause_check(sb, err) != 0) {

@@ -401,16 +401,15 @@ static void test_hosts_and_origins(void **state)
 	expect_source(403, "localhost", "null");
 }
 
-static void test_streams_of_events_are_refused_clearly(void **state)
+static void test_streams_of_events_are_refused_where_there_are_none(void **state)
 {
 	const char *id = http_running(h, NULL);
 
 	(void)state;
-	expect(400, "invalid_request", "POST", http_at(id, "/exec"),
-		"Accept: text/event-stream\r\n", "application/json", "{\"command\":\"true\"}");
-	expect(200, NULL, "POST", http_at(id, "/exec"),
-		"Accept: application/json, text/event-stream\r\n", "application/json",
-		"{\"command\":\"true\"}");
+	expect(400, "invalid_request", "GET", http_at(id, ""), "Accept: text/event-stream\r\n",
+		NULL, NULL);
+	expect(200, NULL, "GET", http_at(id, ""), "Accept: application/json, text/event-stream\r\n",
+		NULL, NULL);
 	expect(400, "invalid_request", "POST", http_at(id, "/exec"), NULL, "application/json",
 		"{\"command\":\"true\",\"background\":true}");
 }
@@ -555,7 +554,7 @@ int main(void)
 		T(test_a_body_where_none_is_read_ends_the_connection),
 		T(test_chunked_bodies),
 		T(test_hosts_and_origins),
-		T(test_streams_of_events_are_refused_clearly),
+		T(test_streams_of_events_are_refused_where_there_are_none),
 		T(test_expect_100_is_answered),
 		T(test_a_removal_that_hangs_is_told),
 		T(test_doctor_answers_whoever_is_still_there),

@@ -77,6 +77,7 @@ struct http_world *http_world_new(const struct http_config *config)
 		.exec_timeout_ms = 120000,
 		.exec_timeout_max_ms = 3600000,
 		.exec_output_bytes = h->w->config.exec_output_cap,
+		.exec_output_max_bytes = 1u << 20,
 		.body_bytes = config && config->body_bytes ? config->body_bytes : 64u << 20,
 		.is_egress_configured = true,
 	};

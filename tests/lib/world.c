@@ -327,10 +327,11 @@ void world_on_exec(void *arg, const struct sandbox_exec_result *result, const st
 		answer->exit_code = result->guest.exit_code;
 		answer->truncated = result->guest.truncated;
 		answer->timed_out = result->guest.timed_out;
-		answer->out_len = evbuffer_get_length(result->out);
-		answer->err_len = evbuffer_get_length(result->err_out);
-		evbuffer_copyout(result->out, answer->out, sizeof answer->out - 1);
-		evbuffer_copyout(result->err_out, answer->err_out, sizeof answer->err_out - 1);
+		answer->out_len = evbuffer_get_length(result->out.bytes);
+		answer->err_len = evbuffer_get_length(result->err_out.bytes);
+		evbuffer_copyout(result->out.bytes, answer->out, sizeof answer->out - 1);
+		evbuffer_copyout(
+			result->err_out.bytes, answer->err_out, sizeof answer->err_out - 1);
 	}
 }
 

@@ -122,8 +122,8 @@ static void test_timed_out_commands_end_with_124(void **state)
 {
 	struct evbuffer *out = evbuffer_new();
 	const struct sandbox_exec_result result = {.id = "ex_1",
-		.out = out,
-		.err_out = out,
+		.out.bytes = out,
+		.err_out.bytes = out,
 		.guest = {.exit_code = 137, .signal = 9, .timed_out = true, .duration_us = 1999}};
 
 	(void)state;
