@@ -50,6 +50,7 @@ static void mount_all(void)
 		{"devpts", "/dev/pts", MS_NOSUID | MS_NOEXEC, "mode=620,gid=5,ptmxmode=666"},
 		{"tmpfs", "/dev/shm", MS_NOSUID | MS_NODEV, "mode=1777"},
 		{"tmpfs", "/run", MS_NOSUID | MS_NODEV, "mode=755,size=20%"},
+		{"tmpfs", "/run/lock", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=1777,size=5m"},
 		{"cgroup2", "/sys/fs/cgroup", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL},
 	};
 
@@ -62,8 +63,6 @@ static void mount_all(void)
 			log_warn("can't mount %s: %s", mounts[i].path, strerror(errno));
 		}
 	}
-	mkdir("/run/lock", 01777);
-	chmod("/run/lock", 01777);
 }
 
 /* devtmpfs doesn't bring them. */

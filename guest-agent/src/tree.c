@@ -1,8 +1,11 @@
 /*
  * Theory of operation
  *
- * options.cgroup_dir carries the limits (pids.max, memory.max); its children, "exec-N", carry none:
- * without controllers mkdir and rmdir are cheap, and CLONE_INTO_CGROUP needs no migration.
+ * options.cgroup_dir carries the limits of all commands together (pids.max, memory.max), so that
+ * the kernel, the agent and its helpers are left with something, and one of its children, "exec-N",
+ * each command: it shares the processor evenly with the others, however many processes it is, and
+ * leaves them a part of the processes. (Memory is shared by all: that controller would make mkdir
+ * and rmdir dear.) CLONE_INTO_CGROUP needs no migration.
  *
  *   EMPTY ──take──► TAKEN ──release──► LEFT ──no process in it any more──► EMPTY
  *
@@ -11,8 +14,7 @@
  * kill every child born into one that has ever been killed.
  *
  * A cgroup in LEFT holds what a finished command left running. LEFT ones are looked at when none is
- * EMPTY. When all of them are in use a command runs in the parent, within the limits like the
- * others.
+ * EMPTY. When all of them are in use a command runs in one that is common to all such.
  */
 
 #include "src/tree.h"
@@ -33,6 +35,12 @@
 #define TREES_MAX 128u
 /* Kept for the kernel and the agent beyond what they use when no command has run yet. */
 #define HEADROOM_MIN_BYTES (24ull << 20)
+/*
+ * More processes than that have no memory to work with. With many more, those that the kernel kills
+ * for their memory wait so long for the processor to die on that everybody waits with them.
+ */
+#define BYTES_PER_PROCESS (1u << 20)
+#define PROCESSES_MIN     256u
 
 enum tree_state { TREE_UNMADE, TREE_EMPTY, TREE_TAKEN, TREE_LEFT };
 
@@ -46,16 +54,17 @@ struct tree {
 static struct tree trees[TREES_MAX];
 static unsigned made_count;
 static bool has_cgroups;
-static int parent_fd = -1;
+static int common_fd = -1;
+static uint64_t command_pids; /* the most that one command may be; 0: no limit */
 
 /* ---- set-up --------------------------------------------------------------------------------- */
 
-static void write_limit(const char *name, uint64_t value)
+static void write_limit(const char *dir, const char *name, uint64_t value)
 {
 	char path[512];
 	char text[32];
 
-	snprintf(path, sizeof path, "%s/%s", options.cgroup_dir, name);
+	snprintf(path, sizeof path, "%s/%s", dir, name);
 	snprintf(text, sizeof text, "%llu", (unsigned long long)value);
 	if (util_write_text(path, text) != 0) {
 		log_info("no limit %s: %s", name, strerror(errno));
@@ -76,29 +85,43 @@ static uint64_t meminfo(const char *name)
 static void set_limits(void)
 {
 	uint64_t threads = util_read_number("/proc/sys/kernel/threads-max");
+	uint64_t pids = util_read_number("/proc/sys/kernel/pid_max");
 	uint64_t total = meminfo("MemTotal:");
 	uint64_t available = meminfo("MemAvailable:");
 	uint64_t keep = MAX(total / 20, HEADROOM_MIN_BYTES);
 
-	if (threads > 0) {
-		write_limit("pids.max", MAX(threads / 2, 64u));
+	if (threads > 0 && pids > 0) {
+		uint64_t all = MAX(MIN(threads, pids) / 2, 64u);
+
+		write_limit(options.cgroup_dir, "pids.max", all);
+		command_pids = MIN(all / 4 * 3, MAX(total / BYTES_PER_PROCESS, PROCESSES_MIN));
 	}
 	if (available > 2 * keep) {
-		write_limit("memory.max", available - keep);
+		write_limit(options.cgroup_dir, "memory.max", available - keep);
 	}
 }
 
-/* Lets the parent of our directory hand the controllers down. */
-static void enable_controllers(void)
+/* Lets @dir hand these controllers down. */
+static void enable_controllers(const char *dir, const char *const *names)
 {
 	char path[512];
+
+	snprintf(path, sizeof path, "%s/cgroup.subtree_control", dir);
+	for (; *names != NULL; names++) {
+		if (util_write_text(path, *names) != 0) {
+			log_info("no cgroup controller %s: %s", *names, strerror(errno));
+		}
+	}
+}
+
+static void enable_above(void)
+{
+	char parent[512];
 	const char *slash = strrchr(options.cgroup_dir, '/');
 
-	snprintf(path, sizeof path, "%.*s/cgroup.subtree_control",
-		(int)(slash - options.cgroup_dir), options.cgroup_dir);
-	if (util_write_text(path, "+pids") != 0 || util_write_text(path, "+memory") != 0) {
-		log_info("no cgroup controllers: %s", strerror(errno));
-	}
+	snprintf(parent, sizeof parent, "%.*s", (int)(slash - options.cgroup_dir),
+		options.cgroup_dir);
+	enable_controllers(parent, (const char *const[]){"+cpu", "+pids", "+memory", NULL});
 }
 
 static void path_of(const struct tree *t, char *out, size_t size)
@@ -121,6 +144,9 @@ static bool make_tree(struct tree *t)
 	if (t->events_fd < 0) {
 		util_close(&t->dir_fd);
 		return false;
+	}
+	if (command_pids > 0) {
+		write_limit(path, "pids.max", command_pids);
 	}
 	t->state = TREE_EMPTY;
 	t->was_killed = false;
@@ -147,18 +173,38 @@ static bool renew_tree(struct tree *t)
 	return make_tree(t);
 }
 
+/* For those that get none of their own. */
+static int make_common(void)
+{
+	char path[512];
+
+	snprintf(path, sizeof path, "%s/common", options.cgroup_dir);
+	if (mkdir(path, 0755) != 0 && errno != EEXIST) {
+		return -1;
+	}
+	if (command_pids > 0) {
+		write_limit(path, "pids.max", command_pids);
+	}
+	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
 bool tree_init(void)
 {
 	if (options.cgroup_dir == NULL) {
 		return false;
 	}
-	enable_controllers();
-	if ((mkdir(options.cgroup_dir, 0755) != 0 && errno != EEXIST) || !make_tree(&trees[0])) {
+	enable_above();
+	if (mkdir(options.cgroup_dir, 0755) != 0 && errno != EEXIST) {
 		log_warn("no cgroups: %s", strerror(errno));
 		return false;
 	}
-	parent_fd = open(options.cgroup_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	set_limits();
+	enable_controllers(options.cgroup_dir, (const char *const[]){"+cpu", "+pids", NULL});
+	if (!make_tree(&trees[0])) {
+		log_warn("no cgroups: %s", strerror(errno));
+		return false;
+	}
+	common_fd = make_common();
 	has_cgroups = true;
 	return true;
 }
@@ -218,7 +264,7 @@ void tree_release(struct tree *t)
 
 int tree_fd(const struct tree *t)
 {
-	return t == NULL ? parent_fd : t->dir_fd;
+	return t == NULL ? common_fd : t->dir_fd;
 }
 
 /* ---- signals by cgroup ---------------------------------------------------------------------- */
