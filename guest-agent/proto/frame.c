@@ -62,7 +62,7 @@ const char *frame_type_name(uint16_t type)
 
 bool frame_type_is_call(uint16_t type)
 {
-	return type >= FRAME_EXEC && type <= FRAME_SHUTDOWN;
+	return type >= FRAME_EXEC && type <= FRAME_JOB_FORGET;
 }
 
 static enum frame_side type_sender(uint16_t type)
@@ -103,6 +103,8 @@ static bool length_fits(uint16_t type, uint32_t length)
 		return length <= 64;
 	case FRAME_WINDOW:
 		return length == 4;
+	case FRAME_GAP:
+		return length == 8;
 	case FRAME_CLOSE:
 	case FRAME_CANCEL:
 		return length == 0;

@@ -43,13 +43,23 @@
 	X(19, FILE_LIST, HOST)                                                                     \
 	X(20, CONFIGURE, HOST)                                                                     \
 	X(21, SHUTDOWN, HOST)                                                                      \
+	/* calls that PROTO_FEATURE_JOBS announces */                                              \
+	X(22, SIGNAL, HOST) /* to the tree of a running command, by its id */                      \
+	X(23, JOB_START, HOST)                                                                     \
+	X(24, JOB_WAIT, HOST)                                                                      \
+	X(25, JOB_READ, HOST)                                                                      \
+	X(26, JOB_INPUT, HOST)                                                                     \
+	X(27, JOB_RESIZE, HOST)                                                                    \
+	X(28, JOB_LIST, HOST)                                                                      \
+	X(29, JOB_FORGET, HOST)                                                                    \
 	/* within a stream */                                                                      \
 	X(32, DATA, BOTH)     /* bytes of a channel, within its window */                          \
 	X(33, CLOSE, BOTH)    /* no more DATA on that channel */                                   \
 	X(34, WINDOW, BOTH)   /* u32: more credit for that channel */                              \
 	X(35, CANCEL, HOST)   /* end the call soon; END still follows */                           \
 	X(36, STARTED, GUEST) /* the call is under way; see msg.h */                               \
-	X(37, END, GUEST)     /* result; nothing follows on this stream */
+	X(37, END, GUEST)     /* result; nothing follows on this stream */                         \
+	X(38, GAP, GUEST)     /* u64: JOB_READ goes on at that offset; what lies before is gone */
 
 enum frame_type {
 #define X(number, name, dir) FRAME_##name = number,
@@ -112,7 +122,7 @@ void frame_header(uint8_t *out, uint16_t type, uint16_t flags, uint32_t stream, 
 
 /* "EXEC", or NULL for a number that no type has. */
 const char *frame_type_name(uint16_t type);
-/* True for EXEC..SHUTDOWN. */
+/* True for EXEC..JOB_FORGET. */
 bool frame_type_is_call(uint16_t type);
 
 /* Little-endian access, unaligned. */

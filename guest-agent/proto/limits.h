@@ -39,6 +39,22 @@
 #define PROTO_CA_MAX_BYTES       (512u * 1024u)
 #define PROTO_ARGS_MAX           1024u
 #define PROTO_ENV_MAX            1024u
+#define PROTO_ID_MAX_BYTES       63u /* of a command: letters, digits, '_', '-' */
+#define PROTO_SIGNAL_MAX         64u
+#define PROTO_TTY_SIZE_MAX       65535u /* rows, columns */
+
+/* What the guest keeps of a command's output. */
+#define PROTO_TAIL_MAX_BYTES (1024u * 1024u) /* TAIL_CAP of an EXEC is cut down to it */
+#define PROTO_RING_BYTES     (1024u * 1024u) /* of a job */
+#define PROTO_RING_RUNS      32768u          /* pieces of one stream in it */
+
+/* Jobs: more than that don't start; of the ended ones the oldest make room. */
+#define PROTO_JOBS_RUNNING_MAX 32u
+#define PROTO_JOBS_ENDED_MAX   64u
+/* What the rings of ended jobs hold together; beyond it the oldest are cut down to their ends. */
+#define PROTO_JOBS_ENDED_BYTES (8u * 1024u * 1024u)
+#define PROTO_JOB_TAIL_BYTES   (64u * 1024u)
+#define PROTO_JOB_TAIL_RUNS    4096u
 
 /* Timings. */
 #define PROTO_SYNC_RETRY_MS    250u   /* host: beyond PARTIAL_FRAME, before SYNC again */

@@ -167,3 +167,85 @@ bool msg_entry_next(struct msg_reader *r, struct msg_entry *ret)
 	r->pos += need;
 	return true;
 }
+
+bool msg_id_is_valid(const char *id, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		char c = id[i];
+		bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+
+		if (!is_letter && !(c >= '0' && c <= '9') && c != '_' && c != '-') {
+			return false;
+		}
+	}
+	return len > 0 && len <= PROTO_ID_MAX_BYTES;
+}
+
+void msg_job_put(struct msg_writer *w, const struct msg_job *job)
+{
+	msg_put_text(w, MSG_ID, job->id);
+	msg_put_u32(w, MSG_JOB_FLAGS, job->flags);
+	msg_put_u64(w, MSG_FIRST_OFFSET, job->first_offset);
+	msg_put_u64(w, MSG_END_OFFSET, job->end_offset);
+	if ((job->flags & MSG_JOB_RUNNING) != 0) {
+		return;
+	}
+	msg_put_u32(w, MSG_EXIT_CODE, job->exit_code);
+	msg_put_u32(w, MSG_SIGNAL, job->signal);
+	msg_put_u32(w, MSG_END_FLAGS, job->end_flags);
+	msg_put_u64(w, MSG_OUT_BYTES, job->out_bytes);
+	msg_put_u64(w, MSG_ERR_BYTES, job->err_bytes);
+	msg_put_u64(w, MSG_DURATION_US, job->duration_us);
+}
+
+bool msg_job_take(struct msg_reader *r, const struct msg_field *f, struct msg_job *job)
+{
+	switch (f->tag & ~MSG_CRITICAL) {
+	case MSG_ID:
+		msg_text(r, f, job->id, sizeof job->id);
+		return true;
+	case MSG_JOB_FLAGS:
+		job->flags = msg_u32(r, f);
+		return true;
+	case MSG_FIRST_OFFSET:
+		job->first_offset = msg_u64(r, f);
+		return true;
+	case MSG_END_OFFSET:
+		job->end_offset = msg_u64(r, f);
+		return true;
+	case MSG_EXIT_CODE:
+		job->exit_code = msg_u32(r, f);
+		return true;
+	case MSG_SIGNAL:
+		job->signal = msg_u32(r, f);
+		return true;
+	case MSG_END_FLAGS:
+		job->end_flags = msg_u32(r, f);
+		return true;
+	case MSG_OUT_BYTES:
+		job->out_bytes = msg_u64(r, f);
+		return true;
+	case MSG_ERR_BYTES:
+		job->err_bytes = msg_u64(r, f);
+		return true;
+	case MSG_DURATION_US:
+		job->duration_us = msg_u64(r, f);
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool msg_job_is_sound(const struct msg_job *job)
+{
+	if (!msg_id_is_valid(job->id, strlen(job->id)) || job->first_offset > job->end_offset ||
+		job->end_offset > INT64_MAX) {
+		return false;
+	}
+	if ((job->flags & MSG_JOB_RUNNING) != 0) {
+		return true;
+	}
+	return job->exit_code <= 255 && job->signal <= PROTO_SIGNAL_MAX &&
+	       job->out_bytes <= job->end_offset &&
+	       job->err_bytes == job->end_offset - job->out_bytes;
+}

@@ -43,11 +43,16 @@
 	X(21, GRACE_MS, u64)                                                                       \
 	X(22, OUTPUT_CAP, u64) /* bytes of stdout and stderr together; the rest is counted */      \
 	X(23, EXEC_FLAGS, u32)                                                                     \
+	X(24, ID, text)      /* by which later calls name the command */                           \
+	X(25, SHELL, text)   /* takes COMMAND after -c */                                          \
+	X(26, TAIL_CAP, u64) /* bytes beyond OUTPUT_CAP: the last of each stream that are kept */  \
+	X(27, ROWS, u32)     /* of the terminal */                                                 \
+	X(28, COLS, u32)                                                                           \
 	/* FILE_* */                                                                               \
 	X(32, PATH, bytes)                                                                         \
 	X(33, MODE, u32)                                                                           \
 	X(34, FILE_FLAGS, u32)                                                                     \
-	X(35, OFFSET, u64)                                                                         \
+	X(35, OFFSET, u64) /* of a file; JOB_READ: of a job's output */                            \
 	X(36, LENGTH, u64)                                                                         \
 	X(37, SIZE, u64) /* PUT: bytes that will come; STARTED of GET: the file's size */          \
 	X(38, MTIME_NS, u64)                                                                       \
@@ -66,12 +71,19 @@
 	X(81, ERRNO, u32)                                                                          \
 	X(82, TEXT, text)                                                                          \
 	X(83, EXIT_CODE, u32) /* 128+signal where it died of one */                                \
-	X(84, SIGNAL, u32)                                                                         \
+	X(84, SIGNAL, u32)    /* that it died of; call SIGNAL: to send */                          \
 	X(85, END_FLAGS, u32)                                                                      \
 	X(86, OUT_BYTES, u64) /* true count, dropped ones included */                              \
 	X(87, ERR_BYTES, u64)                                                                      \
 	X(88, DURATION_US, u64)                                                                    \
-	X(89, BYTES, u64) /* moved by a file call */
+	X(89, BYTES, u64)    /* moved by a file call */                                            \
+	X(90, OUT_TAIL, u64) /* so many of the bytes that came last were the last of stdout */     \
+	X(91, ERR_TAIL, u64)                                                                       \
+	/* JOB_*, and what they tell of a job */                                                   \
+	X(96, WAIT_MS, u64)                                                                        \
+	X(97, JOB_FLAGS, u32)                                                                      \
+	X(98, FIRST_OFFSET, u64) /* of what the ring still holds */                                \
+	X(99, END_OFFSET, u64)
 
 enum msg_tag {
 #define X(number, name, kind) MSG_##name = number,
@@ -82,11 +94,22 @@ enum msg_tag {
 enum proto_feature {
 	PROTO_FEATURE_CGROUP = 1u << 0, /* commands run in a cgroup each; time-outs reach setsid */
 	PROTO_FEATURE_RESIZE = 1u << 1, /* the root file system was grown to the disk */
+	PROTO_FEATURE_JOBS = 1u << 2,   /* SIGNAL, JOB_*; ID, SHELL and TAIL_CAP in EXEC */
+	PROTO_FEATURE_PTY = 1u << 3,    /* MSG_EXEC_TTY in JOB_START */
 };
 
 enum msg_exec_flag {
 	MSG_EXEC_STDIN = 1u << 0, /* DATA and CLOSE on IN follow; without it stdin is /dev/null */
 	MSG_EXEC_ROOT = 1u << 1,  /* run as root instead of as the sandbox user */
+	MSG_EXEC_TTY = 1u << 2,   /* JOB_START: on a terminal of its own */
+};
+
+enum msg_job_flag {
+	MSG_JOB_FOLLOW = 1u << 0, /* JOB_READ: go on until the job ends */
+	MSG_JOB_CLOSE = 1u << 1,  /* JOB_INPUT: stdin ends behind it */
+	/* what is told of a job */
+	MSG_JOB_RUNNING = 1u << 2,
+	MSG_JOB_TTY = 1u << 3,
 };
 
 enum msg_file_flag {
@@ -128,6 +151,9 @@ enum msg_status {
 #undef X
 };
 const char *msg_status_name(uint32_t status); /* "no_space"; "unknown" for others */
+
+/* 1 to PROTO_ID_MAX_BYTES letters, digits, '_' and '-'. */
+bool msg_id_is_valid(const char *id, size_t len);
 
 struct msg_writer {
 	uint8_t *buf;
@@ -184,3 +210,30 @@ struct msg_entry {
 bool msg_entry_put(struct msg_writer *w, const struct msg_entry *entry);
 /* Takes the next entry off r; false at the end or when malformed (.bad). */
 bool msg_entry_next(struct msg_reader *r, struct msg_entry *ret);
+
+/*
+ * What a guest tells of a job: fields in the STARTED of JOB_READ, and in the entries of JOB_LIST,
+ * which come on OUT one after the other, each whole within one DATA frame: {u32 bytes of the entry,
+ * fields}.
+ */
+#define MSG_JOB_MAX_BYTES 256u
+
+struct msg_job {
+	char id[PROTO_ID_MAX_BYTES + 1];
+	uint32_t flags; /* MSG_JOB_RUNNING, MSG_JOB_TTY */
+	uint64_t first_offset;
+	uint64_t end_offset;
+	/* once it has ended */
+	uint32_t exit_code;
+	uint32_t signal;
+	uint32_t end_flags;
+	uint64_t out_bytes;
+	uint64_t err_bytes;
+	uint64_t duration_us;
+};
+
+void msg_job_put(struct msg_writer *w, const struct msg_job *job);
+/* Takes a field into @job; false when it isn't one of a job's. A bad value latches r->bad. */
+bool msg_job_take(struct msg_reader *r, const struct msg_field *f, struct msg_job *job);
+/* Whether what was taken can be: an id, offsets and counts that agree, an exit code. */
+bool msg_job_is_sound(const struct msg_job *job);

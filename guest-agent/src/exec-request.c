@@ -11,6 +11,8 @@ bool exec_request_init(struct exec_request *q, size_t len)
 	memset(q, 0, sizeof *q);
 	q->grace_ms = PROTO_EXEC_GRACE_MS;
 	q->output_cap = UINT64_MAX;
+	q->rows = 24;
+	q->cols = 80;
 	q->arena = malloc(len + 1);
 	return q->arena != NULL;
 }
@@ -70,12 +72,39 @@ static const char *take_field(
 	case MSG_EXEC_FLAGS:
 		q->flags = msg_u32(r, f);
 		return NULL;
+	case MSG_SHELL:
+		q->shell = f->len > 0 ? keep_text(q, f) : NULL;
+		return q->shell == NULL ? "shell is empty or holds a NUL" : NULL;
+	case MSG_ID:
+		msg_text(r, f, q->id, sizeof q->id);
+		return msg_id_is_valid(q->id, strlen(q->id)) ? NULL : "id isn't one of a command";
+	case MSG_TAIL_CAP:
+		q->tail_cap = MIN(msg_u64(r, f), PROTO_TAIL_MAX_BYTES);
+		return NULL;
+	case MSG_ROWS:
+		q->rows = msg_u32(r, f);
+		return q->rows - 1 < PROTO_TTY_SIZE_MAX ? NULL : "impossible rows";
+	case MSG_COLS:
+		q->cols = msg_u32(r, f);
+		return q->cols - 1 < PROTO_TTY_SIZE_MAX ? NULL : "impossible cols";
 	default:
 		return (f->tag & MSG_CRITICAL) != 0 ? "unsupported field" : NULL;
 	}
 }
 
-bool exec_request_parse(struct stream *s, struct exec_request *q, const uint8_t *body, size_t len)
+/* What doesn't go together, or NULL. */
+static const char *find_contradiction(const struct exec_request *q)
+{
+	bool is_login = (q->flags & MSG_EXEC_TTY) != 0 && q->command == NULL && q->arg_count == 0;
+
+	if (!is_login && (q->command != NULL) == (q->arg_count > 0)) {
+		return "either a command or arguments are needed";
+	}
+	return q->shell != NULL && q->arg_count > 0 ? "arguments need no shell" : NULL;
+}
+
+bool exec_request_parse(
+	struct stream *s, struct exec_request *q, const uint8_t *body, size_t len, uint32_t flags)
 {
 	struct msg_reader r = {.buf = body, .len = len};
 
@@ -90,15 +119,13 @@ bool exec_request_parse(struct stream *s, struct exec_request *q, const uint8_t 
 			return false;
 		}
 	}
-	if (r.bad) {
-		stream_fail(s, STATUS_INVALID, 0, "malformed request");
+	const char *wrong = r.bad ? "malformed request" : find_contradiction(q);
+
+	if (wrong != NULL) {
+		stream_fail(s, STATUS_INVALID, 0, "%s", wrong);
 		return false;
 	}
-	if ((q->command != NULL) == (q->arg_count > 0)) {
-		stream_fail(s, STATUS_INVALID, 0, "either a command or arguments are needed");
-		return false;
-	}
-	if ((q->flags & ~(uint32_t)(MSG_EXEC_STDIN | MSG_EXEC_ROOT)) != 0) {
+	if ((q->flags & ~flags) != 0) {
 		stream_fail(s, STATUS_UNSUPPORTED, 0, "unsupported exec flag");
 		return false;
 	}

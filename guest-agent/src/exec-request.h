@@ -24,11 +24,16 @@ struct exec_request {
 	size_t arg_count;
 	char *args[PROTO_ARGS_MAX + 3]; /* [0] is spare for spawn, NULL at the end */
 	char *command;
+	char *shell; /* NULL: the image's */
 	char *cwd;
+	char id[PROTO_ID_MAX_BYTES + 1]; /* "": none */
 	uint32_t flags;
 	uint64_t timeout_ms;
 	uint64_t grace_ms;
 	uint64_t output_cap;
+	uint64_t tail_cap;
+	uint32_t rows;
+	uint32_t cols;
 	size_t var_count;
 	char *vars[PROTO_ENV_MAX];
 	size_t arena_len;
@@ -37,6 +42,8 @@ struct exec_request {
 
 /* For a request of @len bytes. False when there is no memory. */
 bool exec_request_init(struct exec_request *q, size_t len);
-/* False when the stream has been ended with the reason. */
-bool exec_request_parse(struct stream *s, struct exec_request *q, const uint8_t *body, size_t len);
+/* False when the stream has been ended with the reason. @flags: those of enum msg_exec_flag that
+ * the call may have. */
+bool exec_request_parse(
+	struct stream *s, struct exec_request *q, const uint8_t *body, size_t len, uint32_t flags);
 void exec_request_fini(struct exec_request *q);

@@ -27,6 +27,8 @@ enum loop_kind {
 	LOOP_STREAM_OUT, /* stdout, file contents, list */
 	LOOP_STREAM_ERR,
 	LOOP_STREAM_HELPER, /* control socket of a file helper */
+	LOOP_JOB_OUT,       /* stdout of a job, or its terminal */
+	LOOP_JOB_ERR,
 };
 
 struct loop_ref {

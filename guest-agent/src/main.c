@@ -6,7 +6,7 @@
  *
  *   wait ─► events set flags ─► dead children are reaped ─► received frames start or feed calls
  *     ▲                                                                        │
- *     └──── what is to be sent is written ◄── every running call does what it can ◄┘
+ *     └──── what is to be sent is written ◄── jobs and calls do what they can ◄┘
  */
 
 #include <errno.h>
@@ -22,17 +22,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "src/command.h"
 #include "src/deadman.h"
 #include "src/drain.h"
 #include "src/env.h"
-#include "src/exec.h"
 #include "src/facts.h"
 #include "src/guard.h"
+#include "src/job.h"
 #include "src/log.h"
 #include "src/loop.h"
 #include "src/machine.h"
 #include "src/options.h"
 #include "src/port.h"
+#include "src/pty.h"
 #include "src/session.h"
 #include "src/spawn.h"
 #include "src/stream.h"
@@ -80,7 +82,9 @@ static void reap(void)
 	int wait_status;
 
 	for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
-		stream_child_exited(pid, wait_status);
+		if (!stream_child_exited(pid, wait_status)) {
+			job_child_exited(pid, wait_status);
+		}
 	}
 }
 
@@ -130,6 +134,10 @@ static void on_event(struct loop_ref ref, uint32_t events)
 			s->ops->event(s, ref.kind);
 		}
 		break;
+	case LOOP_JOB_OUT:
+	case LOOP_JOB_ERR:
+		job_on_event(ref);
+		break;
 	}
 }
 
@@ -138,6 +146,7 @@ _noreturn_ static void run(void)
 	for (;;) {
 		loop_turn(on_event);
 		session_step();
+		job_run_all();
 		stream_run_all();
 		port_flush();
 		if (port_tick()) {
@@ -251,13 +260,14 @@ int main(int argc, char **argv)
 		machine_set_up();
 	}
 	hold_standard_descriptors();
-	if (loop_init() != 0 || catch_signals() != 0 || spawn_init() != 0 || exec_init() != 0 ||
+	if (loop_init() != 0 || catch_signals() != 0 || spawn_init() != 0 || command_init() != 0 ||
 		deadman_init() != 0) {
 		log_err("can't start: %s", strerror(errno));
 		exit(1);
 	}
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	facts_init();
+	facts.features = PROTO_FEATURE_JOBS | (pty_is_there() ? PROTO_FEATURE_PTY : 0u);
 	env_init();
 	if (tree_init()) {
 		facts.features |= PROTO_FEATURE_CGROUP;

@@ -37,6 +37,14 @@ static const struct call_ops *const calls[] = {
 	&file_list_ops,
 	&configure_ops,
 	&shutdown_ops,
+	&signal_ops,
+	&job_start_ops,
+	&job_wait_ops,
+	&job_read_ops,
+	&job_input_ops,
+	&job_resize_ops,
+	&job_list_ops,
+	&job_forget_ops,
 };
 
 static const struct call_ops *ops_of(uint16_t type)

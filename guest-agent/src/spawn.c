@@ -25,6 +25,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -140,9 +141,8 @@ static void child_exec(const struct spawn_plan *plan, const char *file)
 }
 
 /* Tries each directory of plan->path. errno says why none did. */
-static void child_search(const struct spawn_plan *plan)
+static void child_search(const struct spawn_plan *plan, const char *name)
 {
-	const char *name = plan->argv[0];
 	size_t name_len = strlen(name);
 	char file[PATH_MAX];
 	int kept = ENOENT;
@@ -176,6 +176,9 @@ static bool child_set_up(const struct spawn_plan *plan)
 		dup2(plan->err_fd, STDERR_FILENO) < 0) {
 		return false;
 	}
+	if (plan->has_tty && ioctl(STDIN_FILENO, TIOCSCTTY, 0) != 0) {
+		return false;
+	}
 	if (plan->script_fd == 3) {
 		fcntl(3, F_SETFD, 0);
 	} else if (plan->script_fd >= 0 && dup2(plan->script_fd, 3) < 0) {
@@ -194,6 +197,7 @@ static bool child_set_up(const struct spawn_plan *plan)
 
 _noreturn_ static void child_main(const struct spawn_plan *plan)
 {
+	const char *file = plan->file != NULL ? plan->file : plan->argv[0];
 	sigset_t none;
 
 	if (!child_set_up(plan)) {
@@ -205,15 +209,15 @@ _noreturn_ static void child_main(const struct spawn_plan *plan)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	util_become_ordinary();
-	if (plan->path != NULL && plan->argv[0][0] != '\0' && strchr(plan->argv[0], '/') == NULL) {
-		child_search(plan);
+	if (plan->path != NULL && file[0] != '\0' && strchr(file, '/') == NULL) {
+		child_search(plan, file);
 	} else {
-		child_exec(plan, plan->argv[0]);
+		child_exec(plan, file);
 	}
 	if (errno == E2BIG || errno == ENOMEM || errno == EAGAIN) {
 		child_fail(SPAWN_STAGE_EXEC);
 	}
-	child_not_run(plan->argv[0], errno);
+	child_not_run(file, errno);
 }
 
 /* ---- clone ---------------------------------------------------------------------------------- */

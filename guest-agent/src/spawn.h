@@ -12,9 +12,10 @@
 #include "src/util.h"
 
 struct spawn_plan {
-	char **argv; /* argv[-1] is spare: a script without #! is given to sh */
+	char **argv;      /* argv[-1] is spare: a script without #! is given to sh */
+	const char *file; /* NULL: argv[0] */
 	char **envp;
-	const char *path; /* directories to look in for argv[0]; NULL: it is used as it is */
+	const char *path; /* directories to look in for the file; NULL: it is used as it is */
 	const char *cwd;
 	int in_fd; /* become 0, 1 and 2 */
 	int out_fd;
@@ -22,6 +23,7 @@ struct spawn_plan {
 	int script_fd; /* becomes 3; -1: none */
 	int cgroup_fd; /* -1: none */
 	bool is_root;
+	bool has_tty; /* the three are a terminal, which becomes the controlling one */
 };
 
 enum spawn_stage {

@@ -123,6 +123,21 @@ ssize_t stream_pump_out(
 	return n;
 }
 
+size_t stream_put_data(
+	struct stream *s, enum frame_channel channel, const uint8_t *data, size_t len)
+{
+	size_t size;
+	uint8_t *payload = port_room_for_data(&size);
+
+	size = MIN(MIN(size, len), s->out_credit[channel]);
+	if (size > 0) {
+		memcpy(payload, data, size);
+		port_commit_data(s->id, channel, size);
+		s->out_credit[channel] -= (uint32_t)size;
+	}
+	return size;
+}
+
 bool stream_has_room(struct stream *s, enum frame_channel channel, size_t len)
 {
 	size_t size;
@@ -164,8 +179,17 @@ static void put_end(uint32_t id, const struct stream_result *r)
 		msg_put_u64(&w, MSG_ERR_BYTES, r->err_bytes);
 		msg_put_u64(&w, MSG_DURATION_US, r->duration_us);
 	}
+	if (r->out_tail > 0) {
+		msg_put_u64(&w, MSG_OUT_TAIL, r->out_tail);
+	}
+	if (r->err_tail > 0) {
+		msg_put_u64(&w, MSG_ERR_TAIL, r->err_tail);
+	}
 	if (r->has_bytes) {
 		msg_put_u64(&w, MSG_BYTES, r->bytes);
+	}
+	if (r->has_offset) {
+		msg_put_u64(&w, MSG_OFFSET, r->offset);
 	}
 	port_put(FRAME_END, 0, id, body, w.len);
 }

@@ -7,7 +7,7 @@
  *          STARTED, CLOSE, WINDOW and END.
  * Owns:    the slots; a slot's call state belongs to its call_ops.
  * Thread:  the agent has one.
- * Uses:    proto/, port.h, exec.h and file.h for the size of their state.
+ * Uses:    proto/, port.h; exec.h, file.h and job-call.h for the size of their state.
  *
  *      free ──stream_open──► running ──stream_end──► free
  *                               │
@@ -18,6 +18,7 @@
 #include "proto/msg.h"
 #include "src/exec.h"
 #include "src/file.h"
+#include "src/job-call.h"
 #include "src/loop.h"
 
 struct stream;
@@ -58,6 +59,7 @@ struct stream {
 	union {
 		struct exec exec;
 		struct file_call file;
+		struct job_call job;
 	};
 };
 
@@ -81,6 +83,9 @@ bool stream_add_credit(struct stream *s, enum frame_channel channel, uint32_t cr
 ssize_t stream_pump_out(
 	struct stream *s, enum frame_channel channel, int fd, size_t limit, bool *ret_blocked);
 
+/* As many of the bytes as credit and room allow, in one frame; returns how many. */
+size_t stream_put_data(
+	struct stream *s, enum frame_channel channel, const uint8_t *data, size_t len);
 /* Whether @len bytes could be sent on that channel now, in one frame. */
 bool stream_has_room(struct stream *s, enum frame_channel channel, size_t len);
 
@@ -99,8 +104,12 @@ struct stream_result {
 	uint64_t out_bytes;
 	uint64_t err_bytes;
 	uint64_t duration_us;
+	uint64_t out_tail;
+	uint64_t err_tail;
 	bool has_bytes;
 	uint64_t bytes;
+	bool has_offset;
+	uint64_t offset;
 };
 /* Sends END and frees the slot. The call has let go of its things. */
 void stream_end(struct stream *s, const struct stream_result *result);

@@ -15,7 +15,8 @@ MAGIC = bytes([0xff, 0x50, 0x44, 0x4b, 0x9d, 0x1c, 0xe2, 0x77,
 
 SYNC, SYNC_ACK, HELLO, ABORT, PING, PONG = 1, 2, 3, 4, 5, 6
 EXEC, FILE_PUT, FILE_GET, FILE_LIST, CONFIGURE, SHUTDOWN = 16, 17, 18, 19, 20, 21
-DATA, CLOSE, WINDOW, CANCEL, STARTED, END = 32, 33, 34, 35, 36, 37
+SIGNAL, JOB_START, JOB_WAIT, JOB_READ, JOB_INPUT, JOB_RESIZE, JOB_LIST, JOB_FORGET = range(22, 30)
+DATA, CLOSE, WINDOW, CANCEL, STARTED, END, GAP = 32, 33, 34, 35, 36, 37, 38
 IN, OUT, ERR = 0, 1, 2
 MORE = 0x100
 
@@ -24,7 +25,8 @@ TAGS = {
     "boot_id": (4, "text"), "image": (5, "text"),
     "arg": (16, "text"), "command": (17, "text"), "cwd": (18, "text"), "env": (19, "text"),
     "timeout_ms": (20, "u64"), "grace_ms": (21, "u64"), "output_cap": (22, "u64"),
-    "exec_flags": (23, "u32"),
+    "exec_flags": (23, "u32"), "id": (24, "text"), "shell": (25, "text"), "tail_cap": (26, "u64"),
+    "rows": (27, "u32"), "cols": (28, "u32"),
     "path": (32, "bytes"), "mode": (33, "u32"), "file_flags": (34, "u32"), "offset": (35, "u64"),
     "length": (36, "u64"), "size": (37, "u64"), "mtime_ns": (38, "u64"), "limit": (39, "u32"),
     "realtime_ns": (48, "u64"), "entropy": (49, "bytes"), "hostname": (50, "text"),
@@ -33,13 +35,19 @@ TAGS = {
     "status": (80, "u32"), "errno": (81, "u32"), "text": (82, "text"), "exit_code": (83, "u32"),
     "signal": (84, "u32"), "end_flags": (85, "u32"), "out_bytes": (86, "u64"),
     "err_bytes": (87, "u64"), "duration_us": (88, "u64"), "bytes": (89, "u64"),
+    "out_tail": (90, "u64"), "err_tail": (91, "u64"),
+    "wait_ms": (96, "u64"), "job_flags": (97, "u32"), "first_offset": (98, "u64"),
+    "end_offset": (99, "u64"),
 }
 NAMES = {number: (name, kind) for name, (number, kind) in TAGS.items()}
 
 OK, INVALID, NOT_FOUND, PERMISSION, EXISTS, IS_DIRECTORY, NOT_DIRECTORY, NO_SPACE = range(8)
 READ_ONLY, NAME_TOO_LONG, LOOP, NOT_REGULAR, BUSY, UNSUPPORTED, CANCELLED, IO, INTERNAL = range(8, 17)
+LIMIT = 17
 
-EXEC_STDIN, EXEC_ROOT = 1, 2
+FEATURE_CGROUP, FEATURE_RESIZE, FEATURE_JOBS, FEATURE_PTY = 1, 2, 4, 8
+EXEC_STDIN, EXEC_ROOT, EXEC_TTY = 1, 2, 4
+JOB_FOLLOW, JOB_CLOSE, JOB_RUNNING, JOB_TTY = 1, 2, 4, 8
 FILE_PARENTS, FILE_RECURSIVE, FILE_APPEND = 1, 2, 4
 TIMED_OUT, TRUNCATED, WAS_CANCELLED = 1, 2, 4
 
@@ -93,6 +101,16 @@ def entries(data):
         length, mode, size, mtime_ns, kind = struct.unpack_from("<IIQQB", data)
         assert 28 < length <= len(data), "an entry crosses the end of its frame"
         found.append((os.fsdecode(data[28:length]), chr(kind), mode, size, mtime_ns))
+        data = data[length:]
+    return found
+
+
+def jobs(data):
+    found = []
+    while data:
+        length, = struct.unpack_from("<I", data)
+        assert 4 < length <= len(data), "an entry crosses the end of its frame"
+        found.append(unbody(data[4:length]))
         data = data[length:]
     return found
 
@@ -203,6 +221,7 @@ class Host:
     def finish(self, stream, stdin=None, timeout=None):
         """Feeds stdin and collects until END, giving credit as it goes."""
         result, out, start = Result(), {OUT: [], ERR: []}, time.monotonic()
+        result.order, result.gaps = [], []
         credit, sent, frames = WINDOW_INITIAL, 0, []
         if stdin is not None and not stdin:
             self.send(frame(CLOSE, stream, b"", IN))
@@ -223,10 +242,16 @@ class Host:
             frames.append(got.kind)
             if got.kind == DATA:
                 out[got.channel].append(got.payload)
+                if result.order and result.order[-1][0] == got.channel:
+                    result.order[-1][1] += got.payload
+                else:
+                    result.order.append([got.channel, got.payload])
                 self.send(frame(WINDOW, stream, struct.pack("<I", len(got.payload)), got.channel))
             elif got.kind == WINDOW:
                 credit += struct.unpack("<I", got.payload)[0]
                 assert credit <= WINDOW_MAX
+            elif got.kind == GAP:
+                result.gaps.append(struct.unpack("<Q", got.payload)[0])
             elif got.kind == STARTED:
                 result.started = unbody(got.payload)
             elif got.kind == END:
@@ -256,3 +281,26 @@ class Host:
         result = self.finish(self.call(FILE_LIST, ("path", path), *options.items()), None, timeout)
         result.entries = [e for piece in result.pieces for e in entries(piece)]
         return result
+
+    def short(self, kind, timeout=None, stdin=None, **options):
+        """A call by its fields: short(JOB_WAIT, id="ex_1")."""
+        return self.finish(self.call(kind, *options.items()), stdin, timeout)
+
+    def start(self, id, *args, timeout=None, **options):
+        """JOB_START: start("ex_1", "ls", "-l") or start("ex_1", command="ls -l")."""
+        fields = [("id", id)] + [("arg", a) for a in args]
+        for name, value in options.items():
+            values = value if isinstance(value, list) else [value]
+            fields += [(name, v) for v in values]
+        return self.finish(self.call(JOB_START, *fields), None, timeout)
+
+    def wait(self, id, timeout=None):
+        return self.short(JOB_WAIT, timeout, id=id)
+
+    def output(self, id, timeout=None, **options):
+        return self.short(JOB_READ, timeout, id=id, **options)
+
+    def jobs(self):
+        result = self.short(JOB_LIST)
+        assert result.status == OK, result
+        return [job for piece in result.pieces for job in jobs(piece)]

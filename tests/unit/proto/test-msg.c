@@ -257,6 +257,101 @@ static void test_entry_reader_refuses_bad_lengths_and_names(void **state)
 	assert_true(r.bad);
 }
 
+static struct msg_job put_and_take(const struct msg_job *job)
+{
+	uint8_t buf[MSG_JOB_MAX_BYTES - 4];
+	struct msg_writer w = {.buf = buf, .size = sizeof buf};
+	struct msg_job got = {0};
+
+	msg_job_put(&w, job);
+	assert_false(w.overflow);
+	struct msg_reader r = {.buf = buf, .len = w.len};
+
+	for (struct msg_field f; msg_next(&r, &f);) {
+		assert_true(msg_job_take(&r, &f, &got));
+	}
+	assert_false(r.bad);
+	return got;
+}
+
+static void test_job_gives_back_what_was_put(void **state)
+{
+	struct msg_job job = {.flags = MSG_JOB_TTY,
+		.first_offset = UINT64_MAX - 1,
+		.end_offset = UINT64_MAX,
+		.exit_code = 137,
+		.signal = 9,
+		.end_flags = MSG_END_TIMED_OUT,
+		.out_bytes = 5,
+		.err_bytes = 6,
+		.duration_us = 7};
+
+	(void)state;
+	memset(job.id, 'x', PROTO_ID_MAX_BYTES);
+	struct msg_job got = put_and_take(&job);
+
+	assert_memory_equal(&got, &job, sizeof job);
+	/* Of a running one there is no result yet. */
+	job.flags = MSG_JOB_RUNNING;
+	got = put_and_take(&job);
+	assert_int_equal(got.exit_code, 0);
+	assert_string_equal(got.id, job.id);
+}
+
+static void test_job_that_contradicts_itself_is_not_sound(void **state)
+{
+	const struct msg_job sound = {.id = "ex_1",
+		.first_offset = 2,
+		.end_offset = 10,
+		.out_bytes = 4,
+		.err_bytes = 6,
+		.exit_code = 255,
+		.signal = 64};
+	struct msg_job job = sound;
+
+	(void)state;
+	assert_true(msg_job_is_sound(&job));
+	job.first_offset = 11;
+	assert_false(msg_job_is_sound(&job));
+	job = sound;
+	job.out_bytes = 5;
+	assert_false(msg_job_is_sound(&job));
+	job.flags = MSG_JOB_RUNNING;
+	assert_true(msg_job_is_sound(&job));
+	job = sound;
+	job.out_bytes = UINT64_MAX;
+	job.err_bytes = 11;
+	assert_false(msg_job_is_sound(&job));
+	job = sound;
+	job.exit_code = 256;
+	assert_false(msg_job_is_sound(&job));
+	job = sound;
+	job.signal = 65;
+	assert_false(msg_job_is_sound(&job));
+	job = sound;
+	job.id[0] = '\0';
+	assert_false(msg_job_is_sound(&job));
+	job = (struct msg_job){
+		.id = "ex_1", .flags = MSG_JOB_RUNNING, .end_offset = (uint64_t)INT64_MAX + 1};
+	assert_false(msg_job_is_sound(&job));
+}
+
+static void test_ids_are_short_and_plain(void **state)
+{
+	static const char *const bad[] = {"", "a b", "a/b", "a.b", "a\n", "\xc3\xa9"};
+	char longest[PROTO_ID_MAX_BYTES + 1];
+
+	(void)state;
+	memset(longest, 'A', sizeof longest);
+	assert_true(msg_id_is_valid("ex_09-azAZ", 10));
+	assert_true(msg_id_is_valid(longest, PROTO_ID_MAX_BYTES));
+	assert_false(msg_id_is_valid(longest, PROTO_ID_MAX_BYTES + 1));
+	assert_false(msg_id_is_valid("a\0b", 3));
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		assert_false(msg_id_is_valid(bad[i], strlen(bad[i])));
+	}
+}
+
 static void test_status_names_cover_every_status(void **state)
 {
 	(void)state;
@@ -283,6 +378,9 @@ int main(void)
 		cmocka_unit_test(test_entry_that_does_not_fit_leaves_the_packet_as_it_was),
 		cmocka_unit_test(test_entry_needs_a_name_of_proper_length),
 		cmocka_unit_test(test_entry_reader_refuses_bad_lengths_and_names),
+		cmocka_unit_test(test_job_gives_back_what_was_put),
+		cmocka_unit_test(test_job_that_contradicts_itself_is_not_sound),
+		cmocka_unit_test(test_ids_are_short_and_plain),
 		cmocka_unit_test(test_status_names_cover_every_status),
 	};
 
