@@ -122,4 +122,6 @@ void fake_guest_set_program(struct fake_guest *fake, fake_program_fn fn, void *a
 void fake_exec_output(struct guest_call *call, int fd, const void *data, size_t len);
 /* A hostile guest: what follows is handed on whatever its amount. */
 void fake_guest_ignore_cap(struct guest_call *call);
+/* Its reader is behind: what it writes now is held by the fake. */
+bool fake_exec_is_paused(const struct guest_call *call);
 void fake_exec_exit(struct guest_call *call, int code);

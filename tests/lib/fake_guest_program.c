@@ -107,6 +107,11 @@ static void finish(struct guest_call *call)
 	}
 }
 
+bool fake_exec_is_paused(const struct guest_call *call)
+{
+	return call->is_paused;
+}
+
 void fake_exec_exit(struct guest_call *call, int code)
 {
 	if (!call->is_ended && !call->is_exiting) {

@@ -2,10 +2,9 @@
 
 #include <stdlib.h>
 
-#include "base/base64.h"
 #include "base/clock.h"
-#include "base/parse.h"
 #include "ops/events.h"
+#include "tests/lib/event_text.h"
 
 /* ---- a reader ---- */
 
@@ -76,61 +75,18 @@ static void expect_record(struct fixture *f, const char *expected)
 	free(record);
 }
 
-struct record {
-	char name[32];
-	char id[32]; /* "": none */
-	char *bytes; /* of output; decoded */
-	size_t len;
-	bool is_text;
-};
-
-/* Each line is one of three fields, in that order, and data is an object with one member. */
-static void parse_record(char *text, struct record *ret)
-{
-	struct err err;
-	const char *data = strstr(text, "data: ");
-	const char *id = strstr(text, "\nid: ");
-
-	assert_non_null(data);
-	assert_null(strchr(data, '\n'));
-	assert_int_equal(sscanf(text, "event: %31s\n", ret->name), 1);
-	assert_true(!id || sscanf(id, "\nid: %31s\n", ret->id) == 1);
-	_cleanup_json_ json_object *json = json_parse(data + 6, strlen(data + 6), &err);
-
-	assert_non_null(json);
-	json_object *member = json_object_object_get(json, "text");
-
-	ret->is_text = member != NULL;
-	member = member ? member : json_object_object_get(json, "base64");
-	assert_non_null(member);
-	const char *value = json_object_get_string(member);
-	size_t len = (size_t)json_object_get_string_len(member);
-
-	ret->bytes = malloc(len + 1);
-	ret->len = ret->is_text ? len : base64_decoded_bytes(value, len);
-	if (ret->is_text) {
-		memcpy(ret->bytes, value, len);
-	} else {
-		assert_int_equal(base64_decode(ret->bytes, value, len, &err), 0);
-	}
-}
-
-/* Puts the bytes of all records of output together. */
+/* Puts the bytes of all events of output together. */
 static void collect(struct fixture *f, struct evbuffer *outputs[2], size_t *ret_binary)
 {
-	char *text;
+	struct event event;
 
-	while ((text = next_record(f))) {
-		struct record record = {0};
-
-		parse_record(text, &record);
-		assert_true(
-			strcmp(record.name, "stdout") == 0 || strcmp(record.name, "stderr") == 0);
-		evbuffer_add(outputs[strcmp(record.name, "stderr") == 0], record.bytes, record.len);
-		*ret_binary += !record.is_text;
-		free(record.bytes);
-		free(text);
+	while (event_take(f->came, &event)) {
+		assert_non_null(event.bytes);
+		evbuffer_add(outputs[strcmp(event.name, "stderr") == 0], event.bytes, event.len);
+		*ret_binary += !event.is_text;
+		event_fini(&event);
 	}
+	assert_int_equal(evbuffer_get_length(f->came), 0);
 }
 
 /* ---- records ---- */
