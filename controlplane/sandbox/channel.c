@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "sandbox/env.h"
+#include "sandbox/job.h"
 #include "sandbox/sandbox_priv.h"
 
 /*
@@ -154,6 +155,7 @@ static void on_state(void *arg, enum guest_state state, const struct err *err)
 	sb->is_sync_due = true;
 	channel_sync(sb);
 	extend_kick(sb);
+	jobs_sync_due(sb);
 }
 
 void channel_open(struct sandbox *sb)
@@ -175,6 +177,9 @@ void channel_close(struct sandbox *sb)
 		/* First, so that whoever is told about his call's end finds no channel. */
 		sb->guest = NULL;
 		guest->ops->close(guest);
+	}
+	if (!sb->all->is_closing) {
+		jobs_lost(sb);
 	}
 }
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "sandbox/job.h"
 
 /*
  * Theory of operation
@@ -12,7 +13,8 @@
  * A commit costs an fsync, which no command should wait for: rows wait in memory and go into the
  * database once a second, those of many sandboxes in one transaction, and no later than with the
  * row that says that the sandbox is over. A command that takes less than that is written once, when
- * it has ended. A daemon that is killed loses the last second's.
+ * it has ended. A daemon that is killed loses the last second's. Background commands are the
+ * exception: job.c writes their row before anything is begun.
  *
  * Of what ended and has no row yet no more is held than is kept. What has a row is held until the
  * row is right: no more than ran when the database stopped taking writes.
@@ -248,6 +250,8 @@ static void adopt(struct sandbox *sb, struct store_exec *row)
 	record->is_stored = true;
 	if (sb->state != SANDBOX_RUNNING) {
 		exec_record_fail(record, STORE_EXEC_LOST, "the sandbox stopped while it ran");
+	} else if (record->row.is_background) {
+		job_adopt(record);
 	} else {
 		exec_record_fail(record, STORE_EXEC_LOST, "the service was restarted while it ran");
 	}
@@ -317,7 +321,6 @@ void exec_records_written(struct sandbox *sb, const struct store_exec_list *gone
 {
 	struct exec_record *record = TAILQ_FIRST(&sb->records);
 
-	(void)gone;
 	while (record) {
 		struct exec_record *next = TAILQ_NEXT(record, link);
 
@@ -329,6 +332,7 @@ void exec_records_written(struct sandbox *sb, const struct store_exec_list *gone
 		}
 		record = next;
 	}
+	jobs_forget(sb, gone);
 }
 
 static int write_batch(

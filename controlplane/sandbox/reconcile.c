@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sandbox/job.h"
 #include "sandbox/sandbox_priv.h"
 
 /*
@@ -39,6 +40,7 @@ static void attach(struct sandbox *sb, const struct hv_facts *facts)
 	sb->has_domain = true;
 	channel_open(sb);
 	channel_sync(sb);
+	jobs_sync(sb);
 	extend_fix_metadata(sb, facts->expires_at_ms);
 	egress_update(sb);
 	if (facts->state == HV_DOMAIN_PAUSED) {

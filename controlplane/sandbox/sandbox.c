@@ -6,6 +6,7 @@
 #include "base/xalloc.h"
 #include "sandbox/exec_records.h"
 #include "sandbox/held_uids.h"
+#include "sandbox/job.h"
 #include "sandbox/paths.h"
 #include "sandbox/sandbox_priv.h"
 
@@ -173,6 +174,7 @@ struct sandbox *sandbox_new(
 	TAILQ_INIT(&sb->calls);
 	TAILQ_INIT(&sb->records);
 	TAILQ_INIT(&sb->exec_waits);
+	jobs_init(sb);
 	extend_init(sb);
 	egress_init(sb);
 	paths_init(&sb->paths, all->config.state_dir, all->config.run_dir, row->id);
@@ -199,6 +201,7 @@ static void sandbox_free(struct sandbox *sb)
 	restart_fini(sb);
 	boot_fini(sb);
 	ASSERT(TAILQ_EMPTY(&sb->calls) && TAILQ_EMPTY(&sb->waits) && TAILQ_EMPTY(&sb->extends));
+	jobs_fini(sb);
 	exec_records_free(sb);
 	quota_refund(&sb->charge);
 	image_unref(sb->image);

@@ -249,6 +249,35 @@ struct sandbox_exec_wait *sandbox_exec_wait(
 /* Before it is called. */
 void sandbox_exec_wait_cancel(struct sandbox_exec_wait *wait);
 
+/* ---- background commands ---- */
+
+/*
+ * Called once: with NULL when it runs. The record is written by then, so that it is found again
+ * whatever happens to the daemon. A failure means that it doesn't run, or not for long.
+ */
+typedef void (*sandbox_job_fn)(
+	void *arg, const char *exec_id, const struct guest_status *status, const struct err *err);
+struct sandbox_job;
+/* The id is made here. Valid until the callback. ERR_RATE: too many run. */
+struct sandbox_job *sandbox_job_start(struct sandbox *sb, const struct guest_job_spec *spec,
+	sandbox_job_fn fn, void *arg, struct err *err);
+/* The caller is gone: no callback comes any more; the command goes on. */
+void sandbox_job_leave(struct sandbox_job *job);
+
+/* What guest.h says of job_read(); sandbox_exec_pause() is for it, too. ERR_RATE: too many wait. */
+struct sandbox_call *sandbox_job_read(struct sandbox *sb, const struct guest_read_spec *spec,
+	const struct guest_job_hooks *hooks, struct err *err);
+/* Takes the reader's end of @input on success. */
+struct sandbox_call *sandbox_job_input(struct sandbox *sb, const char *exec_id, struct pipe *input,
+	bool closes, guest_done_fn done, void *arg, struct err *err);
+struct sandbox_call *sandbox_job_resize(struct sandbox *sb, const char *exec_id, unsigned rows,
+	unsigned cols, guest_done_fn done, void *arg, struct err *err);
+/* Of any command that runs, foreground ones too. */
+struct sandbox_call *sandbox_exec_signal(struct sandbox *sb, const char *exec_id, int signal,
+	guest_done_fn done, void *arg, struct err *err);
+
+/* ---- files ---- */
+
 /* Takes the reader's end of @body on success. */
 struct sandbox_call *sandbox_file_put(struct sandbox *sb, const struct guest_file_spec *spec,
 	struct pipe *body, guest_done_fn done, void *arg, struct err *err);

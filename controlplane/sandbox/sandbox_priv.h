@@ -48,6 +48,7 @@ enum pause_state { PAUSE_NONE, PAUSE_STANDS, PAUSE_GOES };
 
 struct extend_request; /* extend.c */
 struct exec_record;    /* exec_records.c */
+struct sandbox_job;    /* job.c */
 struct strays_call;    /* strays.c */
 
 struct sandbox {
@@ -119,6 +120,13 @@ struct sandbox {
 	TAILQ_HEAD(, exec_record) records; /* of commands that run, and not yet written */
 	unsigned records_due;
 	TAILQ_HEAD(, sandbox_exec_wait) exec_waits;
+
+	/* job.c */
+	TAILQ_HEAD(, sandbox_job) jobs;
+	unsigned job_count;
+	bool is_job_list_due; /* the guest may have others than we know of */
+	bool is_job_list_going;
+	unsigned waiting_reads; /* job_calls.c */
 };
 
 TAILQ_HEAD(sandbox_list, sandbox);

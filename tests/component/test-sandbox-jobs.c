@@ -1,0 +1,702 @@
+/* Background commands: their records, and that these tell the truth whatever happens in between. */
+#include "tests/lib/world.h"
+
+#include <stdio.h>
+
+#include "base/fault.h"
+#include "base/xalloc.h"
+#include "loop/pipe.h"
+#include "sandbox/job_table.h"
+#include "store/store_exec.h"
+
+struct started {
+	unsigned count;
+	char id[ID_BYTES];
+	enum err_kind kind;
+	char msg[320];
+};
+
+static void on_started(
+	void *arg, const char *exec_id, const struct guest_status *status, const struct err *err)
+{
+	struct started *started = arg;
+
+	(void)status;
+	started->count++;
+	snprintf(started->id, sizeof started->id, "%s", exec_id);
+	started->kind = err ? err->kind : ERR_NONE;
+	snprintf(started->msg, sizeof started->msg, "%s", err ? err->msg : "");
+}
+
+static struct sandbox_job *begin(
+	struct world *w, const char *id, const char *command, struct started *ret, struct err *err)
+{
+	const struct guest_job_spec spec = {.exec = {.command = command}};
+
+	*ret = (struct started){0};
+	return sandbox_job_start(world_find(w, id), &spec, on_started, ret, err);
+}
+
+/* Starts one; its id is valid until the next call but one. */
+static const char *start(struct world *w, const char *id, const char *command)
+{
+	static struct started kept[4];
+	static unsigned next;
+	struct started *started = &kept[next++ % ARRAY_SIZE(kept)];
+	struct err err;
+
+	if (!begin(w, id, command, started, &err)) {
+		fail_msg("%s: %s", command, err.msg);
+	}
+	WORLD_UNTIL(w, started->count == 1);
+	assert_string_equal(started->msg, "");
+	return started->id;
+}
+
+/* The daemon goes and comes back, and has asked the guest. */
+static void reopen(struct world *w)
+{
+	unsigned lists = fake_guest_calls(w->guests, FAKE_GUEST_JOB_LIST);
+
+	world_stop(w);
+	world_start(w);
+	WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_JOB_LIST) > lists);
+}
+
+static void keep_results(struct world *w, unsigned count, size_t bytes)
+{
+	w->config.results_count = count;
+	w->config.result_bytes = bytes;
+	reopen(w);
+}
+
+static struct store_exec record_of(struct world *w, const char *id, const char *eid)
+{
+	struct store_exec row;
+	struct err err;
+
+	assert_ok(sandbox_exec_get(w->all, id, eid, &row, &err), &err);
+	return row;
+}
+
+static bool is_state(struct world *w, const char *id, const char *eid, enum store_exec_state state)
+{
+	struct store_exec row = record_of(w, id, eid);
+	bool is = row.state == state;
+
+	store_exec_fini(&row);
+	return is;
+}
+
+static void expect_error(struct world *w, const char *id, const char *eid,
+	enum store_exec_state state, const char *text)
+{
+	struct store_exec row = record_of(w, id, eid);
+
+	assert_string_equal(store_exec_state_name(row.state), store_exec_state_name(state));
+	if (!row.error || !strstr(row.error, text)) {
+		fail_msg("\"%s\" doesn't say \"%s\"", row.error ? row.error : "", text);
+	}
+	store_exec_fini(&row);
+}
+
+/* ---- a life without trouble ---- */
+
+static void test_a_record_is_there_before_the_answer_and_ends_with_the_command(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+
+	(void)state;
+	const char *eid = start(w, id, "sleep 200");
+	struct store_exec row;
+	struct err err;
+
+	/* From the store alone: what a daemon that is killed now leaves. */
+	assert_ok(store_exec_get(w->store, id, eid, &row, &err), &err);
+	assert_int_equal(row.state, STORE_EXEC_RUNNING);
+	assert_true(row.is_background);
+	assert_string_equal(row.command, "sleep 200");
+	assert_true(row.started_at_ms > 0);
+	assert_int_equal(row.ended_at_ms, 0);
+	store_exec_fini(&row);
+	WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
+	row = record_of(w, id, eid);
+	assert_int_equal(row.exit_code, 0);
+	assert_true(row.ended_at_ms >= row.started_at_ms);
+	store_exec_fini(&row);
+	/* The guest goes on keeping it. */
+	assert_non_null(fake_guest_job(w->guests, id, eid));
+	world_free(w);
+}
+
+/* stdout and stderr by turns. */
+static bool talk(void *arg, struct guest_call *call, const struct fake_exec *exec)
+{
+	(void)arg;
+	if (strcmp(exec->command, "talk") != 0) {
+		return false;
+	}
+	fake_exec_output(call, 1, "one ", 4);
+	fake_exec_output(call, 2, "two ", 4);
+	fake_exec_output(call, 1, "three ", 6);
+	fake_exec_output(call, 2, "four", 4);
+	fake_exec_exit(call, 3);
+	return true;
+}
+
+static void test_the_tail_of_a_record_has_both_outputs_in_order(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+
+	(void)state;
+	fake_guest_set_program(w->guests, talk, NULL);
+	keep_results(w, 5, 12);
+	const char *eid = start(w, id, "talk");
+
+	WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
+	struct store_exec row = record_of(w, id, eid);
+
+	assert_int_equal(row.exit_code, 3);
+	assert_int_equal(row.out.total, 10);
+	assert_int_equal(row.err_out.total, 8);
+	/* The last twelve of "one two three four". */
+	assert_int_equal(row.out.len, 6);
+	assert_memory_equal(row.out.bytes, "three ", 6);
+	assert_int_equal(row.err_out.len, 6);
+	assert_memory_equal(row.err_out.bytes, "o four", 6);
+	static const unsigned char runs[] = {5, 0, 0, 0, 12, 0, 0, 0, 9, 0, 0, 0};
+
+	assert_int_equal(row.runs_len, sizeof runs);
+	assert_memory_equal(row.runs, runs, sizeof runs);
+	store_exec_fini(&row);
+	world_free(w);
+}
+
+static void count_up(void *arg)
+{
+	(*(unsigned *)arg)++;
+}
+
+static void test_waits_are_told_once_and_not_when_cancelled(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	const char *eid = start(w, id, "sleep 100");
+	unsigned told[3] = {0};
+	struct sandbox *sb = world_find(w, id);
+
+	(void)state;
+	assert_non_null(sandbox_exec_wait(sb, eid, count_up, &told[0]));
+	struct sandbox_exec_wait *cancelled = sandbox_exec_wait(sb, eid, count_up, &told[1]);
+
+	assert_non_null(sandbox_exec_wait(sb, eid, count_up, &told[2]));
+	sandbox_exec_wait_cancel(cancelled);
+	assert_null(sandbox_exec_wait(sb, "ex_00000000000000000000", count_up, &told[1]));
+	WORLD_UNTIL(w, told[0] && told[2]);
+	world_run(w, 20);
+	assert_int_equal(told[0], 1);
+	assert_int_equal(told[1], 0);
+	assert_int_equal(told[2], 1);
+	assert_null(sandbox_exec_wait(world_find(w, id), eid, count_up, &told[1]));
+	world_free(w);
+}
+
+static void test_a_starter_that_leaves_does_not_stop_it(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	struct started started;
+	struct err err;
+
+	(void)state;
+	sandbox_job_leave(begin(w, id, "sleep 60000", &started, &err));
+	WORLD_UNTIL(w, fake_guest_job_count(w->guests, id) == 1);
+	world_run(w, 20);
+	assert_int_equal(started.count, 0);
+	struct store_exec_list list;
+
+	assert_ok(sandbox_execs(w->all, id, &list, &err), &err);
+	assert_int_equal(list.count, 1);
+	assert_int_equal(list.rows[0].state, STORE_EXEC_RUNNING);
+	store_exec_list_fini(&list);
+	world_free(w);
+}
+
+/* ---- the daemon goes and comes back ---- */
+
+static void test_a_command_goes_on_over_a_restart_of_the_service(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	const char *eid = start(w, id, "hang");
+
+	(void)state;
+	world_stop(w);
+	world_start(w);
+	assert_true(is_state(w, id, eid, STORE_EXEC_RUNNING));
+	WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_JOB_WAIT) == 2);
+	assert_int_equal(fake_guest_job_count(w->guests, id), 1);
+	struct world_answer answer = {0};
+	struct err err;
+
+	assert_non_null(
+		sandbox_exec_signal(world_find(w, id), eid, 15, world_on_done, &answer, &err));
+	WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
+	struct store_exec row = record_of(w, id, eid);
+
+	assert_int_equal(row.signal, 15);
+	store_exec_fini(&row);
+	world_free(w);
+}
+
+static void test_what_ended_meanwhile_is_found_with_its_tail(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+
+	(void)state;
+	keep_results(w, 5, 100);
+	const char *eid = start(w, id, "sleep 50");
+
+	world_stop(w);
+	WORLD_UNTIL(w, !fake_guest_job(w->guests, id, eid)->is_running);
+	world_start(w);
+	WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
+	world_free(w);
+}
+
+static void test_a_lost_channel_ends_no_command(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	const char *eid = start(w, id, "sleep 100");
+	const char *other = start(w, id, "hang");
+
+	(void)state;
+	fake_guest_drop(w->guests, id, 200);
+	WORLD_UNTIL(w, !fake_guest_job(w->guests, id, eid)->is_running);
+	assert_true(is_state(w, id, eid, STORE_EXEC_RUNNING));
+	WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
+	assert_true(is_state(w, id, other, STORE_EXEC_RUNNING));
+	world_free(w);
+}
+
+/* ---- every cell of the table ---- */
+
+static void put_row(struct world *w, const char *id, const char *eid, bool is_background,
+	enum store_exec_state state)
+{
+	struct store_exec row = {.state = state,
+		.is_background = is_background,
+		.command = (char *)"hang",
+		.started_at_ms = 1000,
+		.ended_at_ms = state == STORE_EXEC_RUNNING ? 0 : 2000,
+		.error = state == STORE_EXEC_FAILED ? (char *)"the guest didn't answer" : NULL};
+	struct err err;
+
+	snprintf(row.id, sizeof row.id, "%s", eid);
+	assert_ok(store_exec_put(w->store, id, &row, &err), &err);
+}
+
+static void drop_row(struct world *w, const char *id)
+{
+	struct store_exec_list gone = {0};
+	struct err err;
+
+	assert_ok(store_exec_prune(w->store, id, true, 0, &gone, &err), &err);
+	store_exec_list_fini(&gone);
+}
+
+struct cell {
+	enum job_row row;
+	enum job_word word;
+	enum job_action action; /* what the table says, seen by what happens */
+};
+
+/* A job of that state in the guest, ended or running; with a row as the cell has it. */
+static const char *make_cell(struct world *w, const char *id, const struct cell *cell)
+{
+	static char unknown[ID_BYTES];
+	const char *eid = unknown;
+
+	id_make(unknown, ID_EXEC);
+	if (cell->word != JOB_WORD_UNKNOWN) {
+		eid = start(w, id, cell->word == JOB_WORD_RUNNING ? "hang" : "exit 4");
+	}
+	if (cell->word == JOB_WORD_ENDED) {
+		WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
+	}
+	/* What the restart finds is what counts. */
+	if (cell->row == JOB_ROW_UNSURE) {
+		put_row(w, id, eid, true, STORE_EXEC_RUNNING);
+	} else if (cell->row == JOB_ROW_ENDED) {
+		put_row(w, id, eid, true, STORE_EXEC_FAILED);
+	} else {
+		put_row(w, id, eid, true, STORE_EXEC_FAILED);
+		drop_row(w, id);
+	}
+	return eid;
+}
+
+static void expect_cell(struct world *w, const char *id, const char *eid, const struct cell *cell)
+{
+	switch (cell->action) {
+	case JOB_WAIT:
+		WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_JOB_WAIT) > 0);
+		if (cell->word == JOB_WORD_ENDED) {
+			WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
+			struct store_exec row = record_of(w, id, eid);
+
+			assert_int_equal(row.exit_code, 4);
+			store_exec_fini(&row);
+		}
+		break;
+	case JOB_LOSE:
+		WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_LOST));
+		expect_error(w, id, eid, STORE_EXEC_LOST, "the guest doesn't know it");
+		break;
+	case JOB_KILL:
+		WORLD_UNTIL(w, !fake_guest_job(w->guests, id, eid)->is_running);
+		assert_int_equal(fake_guest_job(w->guests, id, eid)->signal, 9);
+		break;
+	case JOB_FORGET:
+		WORLD_UNTIL(w, !fake_guest_job(w->guests, id, eid));
+		break;
+	case JOB_NOTHING:
+	default:
+		world_run(w, 50);
+		if (cell->word != JOB_WORD_UNKNOWN) {
+			assert_non_null(fake_guest_job(w->guests, id, eid));
+		}
+		break;
+	}
+}
+
+static void test_each_row_and_each_word_of_the_guest_come_to_one_truth(void **state)
+{
+	static const struct cell cells[] = {
+		{JOB_ROW_NONE, JOB_WORD_RUNNING, JOB_KILL},
+		{JOB_ROW_NONE, JOB_WORD_ENDED, JOB_FORGET},
+		{JOB_ROW_ENDED, JOB_WORD_UNKNOWN, JOB_NOTHING},
+		{JOB_ROW_ENDED, JOB_WORD_RUNNING, JOB_KILL},
+		{JOB_ROW_ENDED, JOB_WORD_ENDED, JOB_NOTHING},
+		{JOB_ROW_UNSURE, JOB_WORD_UNKNOWN, JOB_LOSE},
+		{JOB_ROW_UNSURE, JOB_WORD_RUNNING, JOB_WAIT},
+		{JOB_ROW_UNSURE, JOB_WORD_ENDED, JOB_WAIT},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cells); i++) {
+		const struct cell *cell = &cells[i];
+		struct world *w = world_new(NULL);
+		const char *id = world_running(w, NULL);
+		const char *eid = make_cell(w, id, cell);
+
+		assert_int_equal(job_decide(cell->row, cell->word), cell->action);
+		/* As by kill -9: nothing is written on the way down that would settle it. */
+		reopen(w);
+		expect_cell(w, id, eid, cell);
+		world_free(w);
+	}
+}
+
+static void test_calls_under_way_know_better_than_the_list(void **state)
+{
+	(void)state;
+	for (enum job_word word = 0; word < JOB_WORD_MAX; word++) {
+		assert_int_equal(job_decide(JOB_ROW_OURS, word), JOB_NOTHING);
+	}
+	/* A list that was asked for before the start: its silence is no news. */
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+
+	fake_guest_script(w->guests, FAKE_GUEST_JOB_LIST,
+		&(struct fake_script){.mode = FAKE_OK, .delay_ms = 100, .times = 1});
+	fake_guest_drop(w->guests, id, 0);
+	WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_JOB_LIST) > 0);
+	const char *eid = start(w, id, "hang");
+
+	world_run(w, 200);
+	assert_true(is_state(w, id, eid, STORE_EXEC_RUNNING));
+	world_free(w);
+}
+
+static void test_foreground_commands_of_before_are_lost(void **state)
+{
+	static const char eid[] = "ex_00000000000000000001";
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+
+	(void)state;
+	w->config.results_count = 5;
+	put_row(w, id, eid, false, STORE_EXEC_RUNNING);
+	world_stop(w);
+	world_start(w);
+	expect_error(w, id, eid, STORE_EXEC_LOST, "the service was restarted while it ran");
+	world_free(w);
+}
+
+/* ---- the machine ends ---- */
+
+static void test_the_end_of_the_sandbox_is_that_of_its_commands(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	const char *eid = start(w, id, "hang");
+	unsigned told = 0;
+
+	(void)state;
+	assert_non_null(sandbox_exec_wait(world_find(w, id), eid, count_up, &told));
+	sandbox_destroy(world_find(w, id), "deleted");
+	WORLD_UNTIL(w, !world_find(w, id));
+	assert_int_equal(told, 1);
+	expect_error(w, id, eid, STORE_EXEC_LOST, "has ended: deleted");
+	/* That is in the store by then. */
+	world_stop(w);
+	world_start(w);
+	expect_error(w, id, eid, STORE_EXEC_LOST, "has ended: deleted");
+	world_free(w);
+}
+
+static void test_a_restart_of_the_sandbox_loses_them(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	const char *eid = start(w, id, "hang");
+	struct world_answer answer = {0};
+	struct err err;
+
+	(void)state;
+	assert_ok(sandbox_restart(world_find(w, id), &err), &err);
+	assert_non_null(sandbox_wait_ready(world_find(w, id), world_on_wait, &answer));
+	WORLD_UNTIL(w, answer.count == 1);
+	assert_int_equal(answer.kind, ERR_NONE);
+	expect_error(w, id, eid, STORE_EXEC_LOST, "is being restarted");
+	/* The new machine takes new ones. */
+	assert_true(is_state(w, id, start(w, id, "hang"), STORE_EXEC_RUNNING));
+	world_free(w);
+}
+
+static void test_a_machine_that_stops_loses_them(void **state)
+{
+	struct world *w = world_new(NULL);
+	struct sandbox_create_spec spec = world_spec(w, NULL);
+
+	(void)state;
+	spec.is_temporary = false;
+	const char *id = world_create_spec(w, &spec);
+
+	WORLD_UNTIL(w, world_is_state(w, id, "running"));
+	const char *eid = start(w, id, "hang");
+
+	fake_hv_stop_domain(w->hv, id, true);
+	WORLD_UNTIL(w, world_is_state(w, id, "stopped"));
+	expect_error(w, id, eid, STORE_EXEC_LOST, "is stopped");
+	world_free(w);
+}
+
+/* The daemon was killed after the row said "stopped" and before those of its commands did. */
+static void test_rows_of_a_stopped_sandbox_are_settled_at_the_start(void **state)
+{
+	static const char eid[] = "ex_00000000000000000001";
+	struct world *w = world_new(NULL);
+	struct sandbox_create_spec spec = world_spec(w, NULL);
+
+	(void)state;
+	spec.is_temporary = false;
+	const char *id = world_create_spec(w, &spec);
+
+	WORLD_UNTIL(w, world_is_state(w, id, "running"));
+	fake_hv_stop_domain(w->hv, id, true);
+	WORLD_UNTIL(w, world_is_state(w, id, "stopped"));
+	put_row(w, id, eid, true, STORE_EXEC_RUNNING);
+	world_stop(w);
+	world_start(w);
+	expect_error(w, id, eid, STORE_EXEC_LOST, "the sandbox stopped while it ran");
+	world_free(w);
+}
+
+/* ---- refusals and failures ---- */
+
+static void test_no_more_run_at_a_time_than_the_limit(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	struct started refused;
+	struct err err;
+
+	(void)state;
+	for (int i = 0; i < 32; i++) {
+		start(w, id, "hang");
+	}
+	assert_null(begin(w, id, "hang", &refused, &err));
+	assert_int_equal(err.kind, ERR_RATE);
+	assert_err_says(&err, "wait for one to end, or kill one");
+	/* What is refused leaves nothing, and other operations go on. */
+	struct store_exec_list list;
+
+	assert_ok(sandbox_execs(w->all, id, &list, &err), &err);
+	assert_int_equal(list.count, 32);
+	store_exec_list_fini(&list);
+	struct world_answer answer;
+
+	world_exec(w, id, "true", &answer);
+	assert_int_equal(answer.exit_code, 0);
+	world_free(w);
+}
+
+static void test_a_start_that_the_guest_refuses_is_a_failure_on_record(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	struct started started;
+	struct err err;
+
+	(void)state;
+	fake_guest_script(w->guests, FAKE_GUEST_JOB_START,
+		&(struct fake_script){.mode = FAKE_FAIL, .kind = ERR_GUEST, .times = 1});
+	assert_non_null(begin(w, id, "hang", &started, &err));
+	WORLD_UNTIL(w, started.count == 1);
+	assert_int_equal(started.kind, ERR_GUEST);
+	expect_error(w, id, started.id, STORE_EXEC_FAILED, "scripted failure");
+	assert_int_equal(fake_guest_job_count(w->guests, id), 0);
+	world_free(w);
+}
+
+/* It was answered with a failure: so it may not run on. */
+static void test_a_start_that_is_not_confirmed_is_undone(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	struct started started;
+	struct err err;
+
+	(void)state;
+	fake_guest_script(w->guests, FAKE_GUEST_JOB_START,
+		&(struct fake_script){.mode = FAKE_EFFECT_FAIL, .kind = ERR_TIMEOUT, .times = 1});
+	assert_non_null(begin(w, id, "hang", &started, &err));
+	WORLD_UNTIL(w, started.count == 1);
+	assert_int_equal(started.kind, ERR_TIMEOUT);
+	assert_true(is_state(w, id, started.id, STORE_EXEC_FAILED));
+	WORLD_UNTIL(w, !fake_guest_job(w->guests, id, started.id)->is_running);
+	assert_int_equal(fake_guest_job(w->guests, id, started.id)->signal, 9);
+	world_free(w);
+}
+
+static void test_a_channel_lost_during_the_start_undoes_it_too(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	struct started started;
+	struct err err;
+
+	(void)state;
+	fake_guest_script(w->guests, FAKE_GUEST_JOB_START,
+		&(struct fake_script){.mode = FAKE_OK, .delay_ms = 500, .times = 1});
+	assert_non_null(begin(w, id, "hang", &started, &err));
+	fake_guest_drop(w->guests, id, 50);
+	WORLD_UNTIL(w, started.count == 1);
+	assert_int_equal(started.kind, ERR_UNAVAILABLE);
+	WORLD_UNTIL(w, fake_guest_job(w->guests, id, started.id) &&
+			       !fake_guest_job(w->guests, id, started.id)->is_running);
+	assert_true(is_state(w, id, started.id, STORE_EXEC_FAILED));
+	world_free(w);
+}
+
+static void test_without_its_row_nothing_is_started(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	struct started started;
+	struct store_exec_list list;
+	struct err err;
+
+	(void)state;
+	fault_set("job.row:fail");
+	assert_null(begin(w, id, "hang", &started, &err));
+	fault_set(NULL);
+	assert_int_equal(err.kind, ERR_UNAVAILABLE);
+	assert_int_equal(fake_guest_calls(w->guests, FAKE_GUEST_JOB_START), 0);
+	assert_ok(sandbox_execs(w->all, id, &list, &err), &err);
+	assert_int_equal(list.count, 0);
+	store_exec_list_fini(&list);
+	world_free(w);
+}
+
+/* ---- records go ---- */
+
+static void test_what_has_no_record_is_not_kept_in_the_guest_either(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	struct store_exec_list list;
+	struct err err;
+
+	(void)state;
+	const char *runs = world_keep_id(start(w, id, "hang"));
+
+	for (int i = 0; i < 40; i++) {
+		const char *eid = start(w, id, "true");
+
+		WORLD_UNTIL(w, !is_state(w, id, eid, STORE_EXEC_RUNNING));
+	}
+	WORLD_UNTIL(w, fake_guest_job_count(w->guests, id) == 33);
+	assert_ok(sandbox_execs(w->all, id, &list, &err), &err);
+	assert_int_equal(list.count, 33);
+	/* Oldest, and there because it runs. */
+	assert_string_equal(list.rows[32].id, runs);
+	store_exec_list_fini(&list);
+	world_free(w);
+}
+
+static void test_foreground_results_push_out_no_background_ones(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	struct world_answer answer;
+
+	(void)state;
+	keep_results(w, 2, 100);
+	const char *eid = start(w, id, "exit 6");
+
+	WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
+	for (int i = 0; i < 10; i++) {
+		world_exec(w, id, "true", &answer);
+	}
+	assert_true(is_state(w, id, eid, STORE_EXEC_EXITED));
+	world_free(w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			test_a_record_is_there_before_the_answer_and_ends_with_the_command),
+		cmocka_unit_test(test_the_tail_of_a_record_has_both_outputs_in_order),
+		cmocka_unit_test(test_waits_are_told_once_and_not_when_cancelled),
+		cmocka_unit_test(test_a_starter_that_leaves_does_not_stop_it),
+		cmocka_unit_test(test_a_command_goes_on_over_a_restart_of_the_service),
+		cmocka_unit_test(test_what_ended_meanwhile_is_found_with_its_tail),
+		cmocka_unit_test(test_a_lost_channel_ends_no_command),
+		cmocka_unit_test(test_each_row_and_each_word_of_the_guest_come_to_one_truth),
+		cmocka_unit_test(test_calls_under_way_know_better_than_the_list),
+		cmocka_unit_test(test_foreground_commands_of_before_are_lost),
+		cmocka_unit_test(test_the_end_of_the_sandbox_is_that_of_its_commands),
+		cmocka_unit_test(test_a_restart_of_the_sandbox_loses_them),
+		cmocka_unit_test(test_a_machine_that_stops_loses_them),
+		cmocka_unit_test(test_rows_of_a_stopped_sandbox_are_settled_at_the_start),
+		cmocka_unit_test(test_no_more_run_at_a_time_than_the_limit),
+		cmocka_unit_test(test_a_start_that_the_guest_refuses_is_a_failure_on_record),
+		cmocka_unit_test(test_a_start_that_is_not_confirmed_is_undone),
+		cmocka_unit_test(test_a_channel_lost_during_the_start_undoes_it_too),
+#ifdef PADDOCK_TEST_HOOKS
+		cmocka_unit_test(test_without_its_row_nothing_is_started),
+#endif
+		cmocka_unit_test(test_what_has_no_record_is_not_kept_in_the_guest_either),
+		cmocka_unit_test(test_foreground_results_push_out_no_background_ones),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
