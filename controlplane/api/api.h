@@ -26,6 +26,10 @@
 	X(SANDBOX_RESET)                                                                           \
 	X(EXEC)                                                                                    \
 	X(EXEC_LIST)                                                                               \
+	X(EXEC_GET)                                                                                \
+	X(EXEC_OUTPUT)                                                                             \
+	X(EXEC_STDIN)                                                                              \
+	X(EXEC_KILL)                                                                               \
 	X(FILE_READ)                                                                               \
 	X(FILE_WRITE)                                                                              \
 	X(SERVICE_INFO)                                                                            \
@@ -148,6 +152,8 @@ bool api_row_has_body(const struct api_row *row);
 #define API_TIMEOUT_MINUTES_MAX   (365 * 24 * 60) /* limits.max_lifetime is what counts */
 #define API_EXEC_TIMEOUT_MS_MAX   (24 * 3600 * 1000)
 #define API_EXEC_OUTPUT_MAX_BYTES (64 * 1024 * 1024)
+#define API_WAIT_MS_MAX           60000 /* for a command's end or output */
+#define API_OUTPUT_LIMIT_MAX      (1024 * 1024)
 #define API_COMMAND_MAX_BYTES     (256 * 1024)
 #define API_ARG_MAX_BYTES         (128 * 1024 - 1) /* Linux takes no longer one */
 #define API_ARGS_MAX              1024

@@ -116,11 +116,64 @@ const struct api_field api_fields_exec[] = {
 		.doc = "Bytes for its standard input, in base64"},
 	{"timeout_ms", API_INT, EXEC_IN, .min = 1, .max = API_EXEC_TIMEOUT_MS_MAX,
 		.doc = "The command and all that it started are killed after so long; 120000 where "
-		       "nothing else is set, at most the service's `exec_timeout_max_ms`"},
+		       "nothing else is set, at most the service's `exec_timeout_max_ms`. A background "
+		       "command may take longer, and has no limit where it is left out"},
 	{"output_limit_bytes", API_INT, EXEC_IN, .min = 1, .max = API_EXEC_OUTPUT_MAX_BYTES,
 		.doc = "Keep so many bytes of both outputs together: the first and the last ones. At most "
 		       "the service's `exec_output_max_bytes`, and its `exec_output_bytes` where left out. "
 		       "A stream is cut off behind so many, and has no limit where left out"},
+	{"background", API_BOOL, EXEC_IN, .default_text = "false",
+		.doc = "Answer 202 with the command's record once it runs; it goes on by itself, whoever "
+		       "leaves and whatever becomes of the service"},
+	{"keep_stdin", API_BOOL, EXEC_IN, .default_text = "false",
+		.doc = "With `background`: its standard input stays open for `exec.stdin`"},
+	{NULL},
+};
+
+#define EXEC_ID                                                                                    \
+	{"eid", API_STRING, API_IN_PATH, .is_required = true, .text = API_TEXT_REF, .min = 1,      \
+		.max = NAME_MAX_BYTES, .doc = "The command, by its id"}
+
+const struct api_field api_fields_exec_get[] = {
+	SANDBOX_ID,
+	EXEC_ID,
+	{"wait_ms", API_INT, API_IN_QUERY, .min = 0, .max = API_WAIT_MS_MAX, .default_text = "0",
+		.doc = "While it runs: wait so long for its end"},
+	{NULL},
+};
+
+const struct api_field api_fields_exec_output[] = {
+	SANDBOX_ID,
+	EXEC_ID,
+	{"offset", API_INT, API_IN_QUERY | API_IN_HEADER, .min = 0, .max = OCTETS_MAX,
+		.default_text = "0", .header = "Last-Event-ID",
+		.doc = "First byte: 0, or a `next_offset`; of a stream that broke off, the last event's id"},
+	{"limit", API_INT, API_IN_QUERY, .min = 1, .max = API_OUTPUT_LIMIT_MAX,
+		.default_text = "262144", .doc = "At most so many bytes of both outputs together. A stream "
+		"has no limit"},
+	{"wait_ms", API_INT, API_IN_QUERY, .min = 0, .max = API_WAIT_MS_MAX, .default_text = "0",
+		.doc = "Where there is nothing yet: wait so long for the first byte, or the command's end"},
+	{NULL},
+};
+
+const struct api_field api_fields_exec_stdin[] = {
+	SANDBOX_ID,
+	EXEC_ID,
+	{"data", API_STRING, API_IN_BODY, .text = API_TEXT_ANY, .max = API_CONTENT_MAX_BYTES,
+		.doc = "Text to write. Either this or `data_base64`, unless the body is raw"},
+	{"data_base64", API_STRING, API_IN_BODY, .text = API_TEXT_BASE64, .max = API_CONTENT_MAX_BYTES,
+		.doc = "Bytes to write, in base64"},
+	{"close", API_BOOL, EXEC_IN, .default_text = "false",
+		.doc = "That was all: the command's standard input ends"},
+	{NULL},
+};
+
+const struct api_field api_fields_exec_kill[] = {
+	SANDBOX_ID,
+	EXEC_ID,
+	{"signal", API_STRING, API_IN_BODY, .text = API_TEXT_LINE, .min = 1, .max = 16,
+		.default_text = "KILL",
+		.doc = "A name such as `TERM`, `INT`, `HUP`, `KILL` or `USR1`, or a number in quotes"},
 	{NULL},
 };
 

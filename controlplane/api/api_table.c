@@ -71,6 +71,34 @@ static const struct api_row rows[] = {
 		"`duration_ms` are null unless it is `exited`. `command` is its first 256 bytes; the tails "
 		"are the last bytes of what was kept of its outputs (not UTF-8: as with `exec`) and the "
 		"counts what it wrote."},
+	[API_EXEC_GET] = {API_EXEC_GET, "exec.get", API_GET, "/v1/sandboxes/{id}/exec/{eid}",
+		API_SCOPE_READ, API_SANDBOX, 200, api_fields_exec_get,
+		"Show one command, or wait for its end.",
+		"The record, as in `exec.list`; after `wait_ms` the command may still be `running`."},
+	[API_EXEC_OUTPUT] = {API_EXEC_OUTPUT, "exec.output", API_GET,
+		"/v1/sandboxes/{id}/exec/{eid}/output", API_SCOPE_READ, API_SANDBOX | API_EVENTS, 200,
+		api_fields_exec_output,
+		"Read what a background command has written, from any byte on and any number of times.",
+		"`{id, status, stdout, stderr, offset, next_offset, dropped_bytes, is_end, exit_code, signal, "
+		"timed_out, error}`. Offsets count the bytes of both outputs in the order they were written. "
+		"The guest keeps the last MiB of each while it runs; where what was asked for is gone, "
+		"`dropped_bytes` says how much, and `offset` is the first byte that is there. What is not "
+		"UTF-8 is as with `exec`. `is_end`: the command has ended, and this was the rest. Once the "
+		"guest no longer has it, and after the sandbox's end, only the tail of the record is left. "
+		"(Of a foreground command, too: what is left of stdout comes first then.) A stream has the "
+		"events `stdout`, `stderr` (`{text}` or `{base64}`), `gap` (`{dropped_bytes}`) and, when the "
+		"command has ended, `exit`; the events' ids are offsets. While a stream's reader is behind, "
+		"the command waits."},
+	[API_EXEC_STDIN] = {API_EXEC_STDIN, "exec.stdin", API_POST,
+		"/v1/sandboxes/{id}/exec/{eid}/stdin", API_SCOPE_USE, API_SANDBOX | API_RAW_BODY, 200,
+		api_fields_exec_stdin,
+		"Write to the standard input of a background command that was started with `keep_stdin`.",
+		"`{id, closed}`, once the command has been given all of it: one that doesn't read keeps the "
+		"request waiting."},
+	[API_EXEC_KILL] = {API_EXEC_KILL, "exec.kill", API_POST, "/v1/sandboxes/{id}/exec/{eid}/kill",
+		API_SCOPE_USE, API_SANDBOX, 200, api_fields_exec_kill,
+		"Send a signal to a command that runs, foreground or background, and to all it started.",
+		"`{id, signal}`: that the signal was sent. How the command ends is told by `exec.get`."},
 	[API_FILE_READ] = {API_FILE_READ, "file.read", API_GET, "/v1/sandboxes/{id}/files",
 		API_SCOPE_READ, API_SANDBOX | API_RAW_ANSWER, 200, api_fields_file_read,
 		"Read a file, or list a directory.",

@@ -1,4 +1,4 @@
-#include "ops/op.h"
+#include "ops/op_exec.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -147,6 +147,9 @@ static int check_exec(
 	if (!spec->args == !spec->command) {
 		return err_set(err, ERR_INVALID, "give either \"command\" or \"args\"");
 	}
+	if (api_args_bool(&call->args, "keep_stdin") && !api_args_bool(&call->args, "background")) {
+		return err_set(err, ERR_INVALID, "\"keep_stdin\" goes with \"background\" alone");
+	}
 	if (spec->args && spec->args[0][0] == '\0') {
 		return err_set(err, ERR_INVALID, "\"args\"[0], the program, must not be empty");
 	}
@@ -158,7 +161,7 @@ static int check_exec(
 			"\"output_limit_bytes\" must be between 1 and %" PRIu64 ", not %" PRIu64,
 			call->ops->config.exec_output_max_bytes, spec->output_cap);
 	}
-	if (spec->timeout_ms > max) {
+	if (spec->timeout_ms > max && !api_args_bool(&call->args, "background")) {
 		return err_set(err, ERR_INVALID,
 			"\"timeout_ms\" must be between 1 and %" PRIu64 ", not %" PRIu64, max,
 			spec->timeout_ms);
@@ -190,6 +193,9 @@ static enum op_ret start(struct op_call *call, struct sandbox_exec_spec *spec)
 
 	if (!sb || check_exec(call, spec, &err) < 0) {
 		return op_fail(call, &err);
+	}
+	if (api_args_bool(&call->args, "background")) {
+		return op_exec_background(call, sb, spec);
 	}
 	spec->stdin_pipe = take_stdin(call, &err);
 	if (!spec->stdin_pipe && err.kind != ERR_NONE) {

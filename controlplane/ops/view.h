@@ -46,6 +46,12 @@ json_object *view_exec(const struct sandbox_exec_result *result);
 /* The same without them: they were streamed. */
 json_object *view_exec_end(const struct sandbox_exec_result *result);
 json_object *view_exec_record(const struct store_exec *row);
+/* @dropped: bytes that were asked for, and aren't there any more. */
+struct output_piece;
+json_object *view_output(const struct store_exec *row, const struct output_piece *piece,
+	uint64_t dropped, bool is_end);
+/* How a command ended, by its record. */
+json_object *view_exec_exit(const struct store_exec *row);
 /* An entry of the directory @dir, which is as the caller wrote it. */
 json_object *view_entry(const char *dir, size_t dir_len, const struct guest_entry *entry);
 /* Drains @content. */

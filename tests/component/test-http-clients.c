@@ -411,7 +411,7 @@ static void test_streams_of_events_are_refused_where_there_are_none(void **state
 	expect(200, NULL, "GET", http_at(id, ""), "Accept: application/json, text/event-stream\r\n",
 		NULL, NULL);
 	expect(400, "invalid_request", "POST", http_at(id, "/exec"), NULL, "application/json",
-		"{\"command\":\"true\",\"background\":true}");
+		"{\"command\":\"true\",\"detach\":true}");
 }
 
 static void test_expect_100_is_answered(void **state)

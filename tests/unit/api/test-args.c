@@ -258,8 +258,8 @@ static void test_messages_name_field_problem_and_limit(void **state)
 static void test_unknown_fields_are_refused_by_name(void **state)
 {
 	(void)state;
-	expect_message(API_EXEC, "{\"command\":\"ls\",\"background\":true}",
-		"exec does not take the field \"background\"");
+	expect_message(API_EXEC, "{\"command\":\"ls\",\"detach\":true}",
+		"exec does not take the field \"detach\"");
 	expect_message(API_SANDBOX_CREATE, "{\"id\":\"sb_1\"}",
 		"sandbox.create does not take the field \"id\"");
 	/* What stands in the path has no place in the body. */
