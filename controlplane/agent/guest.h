@@ -8,9 +8,10 @@
  * Owns:    per guest: the channel's socket, the calls under way, the console's ring.
  * Thread:  loop. Callbacks never come from within a call. done() comes exactly once, also after
  *          cancel() and when the channel is lost.
- * Errors:  ERR_UNAVAILABLE: channel not ready, lost, or too many calls. ERR_TIMEOUT: the guest
+ * Errors:  ERR_UNAVAILABLE: channel not ready, or lost. ERR_RATE: as many calls, or jobs, as the
+ *          guest has at once. ERR_CONFLICT: its agent is too old for that. ERR_TIMEOUT: the guest
  *          didn't answer. ERR_GUEST: the guest says no; struct guest_status has its word.
- *          ERR_RATE: as many of the kind as the guest holds at once. ERR_CANCELLED.
+ *          ERR_CANCELLED.
  * Uses:    base, loop.
  *
  * The guest is hostile: what comes from it is bounded by the implementation, and what breaks the

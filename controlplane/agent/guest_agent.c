@@ -191,6 +191,25 @@ static void agent_console(const struct guest *guest, struct evbuffer *to, size_t
 	}
 }
 
+int agent_needs(const struct agent *agent, uint64_t features, struct err *err)
+{
+	/* Without a HELLO there is no call either, which says it better. */
+	if (agent->has_hello && (agent->hello.features & features) != features) {
+		return err_set(err, ERR_CONFLICT,
+			"the agent in the sandbox's image is too old for that: it must be rebuilt");
+	}
+	return 0;
+}
+
+static void agent_pause(struct guest_call *call, bool is_paused)
+{
+	if (agent_is_job_read(call)) {
+		agent_job_read_pause(call, is_paused);
+	} else {
+		agent_exec_pause(call, is_paused);
+	}
+}
+
 static const struct guest_driver_ops agent_ops = {
 	.open = agent_open,
 	.close = agent_close,
@@ -204,7 +223,15 @@ static const struct guest_driver_ops agent_ops = {
 	.list = agent_list,
 	.shutdown = agent_shutdown,
 	.cancel = rpc_cancel,
-	.exec_pause = agent_exec_pause,
+	.exec_pause = agent_pause,
+	.signal = agent_signal,
+	.job_start = agent_job_start,
+	.job_wait = agent_job_wait,
+	.job_read = agent_job_read,
+	.job_input = agent_job_input,
+	.job_resize = agent_job_resize,
+	.job_list = agent_job_list,
+	.job_forget = agent_job_forget,
 };
 
 struct guest_driver *guest_agent_driver_new(struct loop *loop, const struct guest_timing *timing)

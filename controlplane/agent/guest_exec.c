@@ -13,13 +13,12 @@
  * cap allows or an exit code that no process can have is a broken guest, not a result.
  */
 
-#define SIGNAL_MAX 64u /* SIGRTMAX of Linux */
-
 struct exec_call {
 	struct guest_call call;
 	struct guest_exec_hooks hooks;
 	struct pipe *stdin_pipe;
 	uint64_t output_cap;
+	uint64_t tail_cap;
 	uint64_t received[FRAME_CHANNEL_MAX];
 	size_t withheld[FRAME_CHANNEL_MAX];
 	bool is_paused;
@@ -44,13 +43,18 @@ static int exec_on_started(
 	return 0;
 }
 
+static uint64_t add_or_max(uint64_t a, uint64_t b)
+{
+	return b > UINT64_MAX - a ? UINT64_MAX : a + b;
+}
+
 static int exec_on_data(
 	struct guest_call *call, unsigned channel, const uint8_t *data, size_t len, struct err *err)
 {
 	struct exec_call *self = exec_of(call);
 	uint64_t sum = self->received[FRAME_CHANNEL_OUT] + self->received[FRAME_CHANNEL_ERR];
 
-	if (len > self->output_cap - sum) {
+	if (len > add_or_max(self->output_cap, 2 * self->tail_cap) - sum) {
 		return rpc_violation(err, "more output than was asked for");
 	}
 	self->received[channel] += len;
@@ -63,14 +67,49 @@ static int exec_on_data(
 	return 0;
 }
 
+int agent_check_exit(const struct call_end *end, struct err *err)
+{
+	if (!end->has_exit_code || end->exit_code > 255 || end->signal > PROTO_SIGNAL_MAX) {
+		return rpc_violation(err, "an END without a possible exit code");
+	}
+	return 0;
+}
+
+struct guest_exec_result agent_exit_result(const struct call_end *end)
+{
+	return (struct guest_exec_result){
+		.exit_code = (int)end->exit_code,
+		.signal = (int)end->signal,
+		.timed_out = end->flags & MSG_END_TIMED_OUT,
+		.truncated = end->flags & MSG_END_TRUNCATED,
+		.stdout_bytes = end->out_bytes,
+		.stderr_bytes = end->err_bytes,
+		.stdout_tail = end->out_tail,
+		.stderr_tail = end->err_tail,
+		.duration_us = end->duration_us,
+	};
+}
+
+/* The tails it tells of have come, and what came before them is within the cap. */
+static bool tails_fit(const struct exec_call *self)
+{
+	const struct call_end *end = &self->call.end;
+	uint64_t out = self->received[FRAME_CHANNEL_OUT];
+	uint64_t err = self->received[FRAME_CHANNEL_ERR];
+
+	return end->out_tail <= MIN(out, self->tail_cap) &&
+	       end->err_tail <= MIN(err, self->tail_cap) &&
+	       (out - end->out_tail) + (err - end->err_tail) <= self->output_cap;
+}
+
 static int exec_on_end(struct guest_call *call, struct err *err)
 {
 	struct exec_call *self = exec_of(call);
 	const struct call_end *end = &call->end;
 	struct err failure = ERR_INIT;
 
-	if (!end->has_exit_code || end->exit_code > 255 || end->signal > SIGNAL_MAX) {
-		return rpc_violation(err, "an END without a possible exit code");
+	if (agent_check_exit(end, err) < 0) {
+		return -1;
 	}
 	if (end->out_bytes < self->received[FRAME_CHANNEL_OUT] ||
 		end->err_bytes < self->received[FRAME_CHANNEL_ERR]) {
@@ -80,6 +119,9 @@ static int exec_on_end(struct guest_call *call, struct err *err)
 		err_set(&failure, ERR_CANCELLED, "the command was cancelled");
 		rpc_finish(call, &failure);
 		return 0;
+	}
+	if (!tails_fit(self)) {
+		return rpc_violation(err, "an END with tails that can't be");
 	}
 	rpc_finish(call, NULL);
 	return 0;
@@ -129,19 +171,11 @@ static void exec_done(struct guest_call *call, const struct err *err)
 	struct exec_call *self = exec_of(call);
 	const struct call_end *end = &call->end;
 	bool has_result = call->is_ended && end->status == STATUS_OK;
-	struct guest_exec_result result = {
-		.exit_code = (int)end->exit_code,
-		.signal = (int)end->signal,
-		.timed_out = end->flags & MSG_END_TIMED_OUT,
-		/* Never call complete what didn't come. */
-		.truncated = (end->flags & MSG_END_TRUNCATED) ||
-			     end->out_bytes != self->received[FRAME_CHANNEL_OUT] ||
-			     end->err_bytes != self->received[FRAME_CHANNEL_ERR],
-		.stdout_bytes = end->out_bytes,
-		.stderr_bytes = end->err_bytes,
-		.duration_us = end->duration_us,
-	};
+	struct guest_exec_result result = agent_exit_result(end);
 
+	/* Never call complete what didn't come. */
+	result.truncated |= end->out_bytes != self->received[FRAME_CHANNEL_OUT] ||
+			    end->err_bytes != self->received[FRAME_CHANNEL_ERR];
 	self->hooks.on_done(self->hooks.arg, has_result ? &result : NULL, err);
 }
 
@@ -155,14 +189,10 @@ static const struct call_ops exec_ops = {
 	.done = exec_done,
 };
 
-static int write_request(struct request *body, const struct guest_exec_spec *spec, struct err *err)
+void agent_put_command(struct request *body, const struct guest_exec_spec *spec, uint32_t flags)
 {
-	uint32_t flags = (spec->as_root ? MSG_EXEC_ROOT : 0u) |
-			 (spec->stdin_pipe ? MSG_EXEC_STDIN : 0u);
-
-	if ((spec->args && spec->args[0]) == (spec->command != NULL)) {
-		return err_set(err, ERR_INVALID, "give either command or args");
-	}
+	flags |= spec->as_root ? MSG_EXEC_ROOT : 0u;
+	request_text(body, MSG_ID, "id", spec->id, PROTO_ID_MAX_BYTES);
 	request_texts(body, MSG_ARG, "args", spec->args, PROTO_ARGS_MAX);
 	request_text(body, MSG_COMMAND, "command", spec->command, PROTO_REQUEST_MAX_BYTES);
 	request_text(body, MSG_CWD, "cwd", spec->cwd, PROTO_PATH_MAX_BYTES);
@@ -170,8 +200,21 @@ static int write_request(struct request *body, const struct guest_exec_spec *spe
 	if (spec->timeout_ms > 0) {
 		request_u64(body, MSG_TIMEOUT_MS, spec->timeout_ms);
 	}
-	request_u64(body, MSG_OUTPUT_CAP, spec->output_cap);
+	/* An older agent would take its own. */
+	request_text(body, MSG_SHELL | MSG_CRITICAL, "shell", spec->shell, PROTO_PATH_MAX_BYTES);
 	request_u32(body, MSG_EXEC_FLAGS, flags);
+}
+
+static int write_request(struct request *body, const struct guest_exec_spec *spec, struct err *err)
+{
+	if ((spec->args && spec->args[0]) == (spec->command != NULL)) {
+		return err_set(err, ERR_INVALID, "give either command or args");
+	}
+	agent_put_command(body, spec, spec->stdin_pipe ? MSG_EXEC_STDIN : 0u);
+	request_u64(body, MSG_OUTPUT_CAP, spec->output_cap);
+	if (spec->tail_cap > 0) {
+		request_u64(body, MSG_TAIL_CAP, spec->tail_cap);
+	}
 	return request_check(body, err);
 }
 
@@ -182,7 +225,8 @@ struct guest_call *agent_exec(struct guest *guest, const struct guest_exec_spec 
 	_cleanup_request_ struct request body = REQUEST_INIT;
 	uint64_t margin = PROTO_EXEC_GRACE_MS + agent->driver->timing.exec_margin_ms;
 
-	if (write_request(&body, spec, err) < 0) {
+	if ((spec->shell && agent_needs(agent, PROTO_FEATURE_JOBS, err) < 0) ||
+		write_request(&body, spec, err) < 0) {
 		return NULL;
 	}
 	_cleanup_free_ struct exec_call *self = xnew(struct exec_call);
@@ -198,6 +242,7 @@ struct guest_call *agent_exec(struct guest *guest, const struct guest_exec_spec 
 
 	self->hooks = *hooks;
 	self->output_cap = spec->output_cap;
+	self->tail_cap = MIN(spec->tail_cap, PROTO_TAIL_MAX_BYTES);
 	if (rpc_start(&agent->rpc, &self->call, &request, err) < 0) {
 		return NULL;
 	}

@@ -23,8 +23,8 @@ static void sys_done(struct guest_call *call, const struct err *err)
 
 static const struct call_ops sys_ops = {.done = sys_done};
 
-static struct guest_call *start(struct guest *guest, uint16_t type, struct request *body,
-	guest_done_fn done, void *arg, struct err *err)
+struct guest_call *agent_short_call(struct guest *guest, uint16_t type, struct request *body,
+	bool is_reserved, guest_done_fn done, void *arg, struct err *err)
 {
 	struct agent *agent = agent_of(guest);
 	_cleanup_free_ struct sys_call *self = xnew(struct sys_call);
@@ -33,7 +33,7 @@ static struct guest_call *start(struct guest *guest, uint16_t type, struct reque
 		.body = body,
 		.ops = &sys_ops,
 		.timeout_ms = agent->driver->timing.system_ms,
-		.is_reserved = true,
+		.is_reserved = is_reserved,
 	};
 
 	self->done = done;
@@ -68,7 +68,7 @@ struct guest_call *agent_configure(struct guest *guest, const struct guest_confi
 	}
 	request_env(&body, config->env);
 	request_text(&body, MSG_CA, "the CA file", config->ca_pem, PROTO_CA_MAX_BYTES);
-	return start(guest, FRAME_CONFIGURE, &body, done, arg, err);
+	return agent_short_call(guest, FRAME_CONFIGURE, &body, true, done, arg, err);
 }
 
 struct guest_call *agent_shutdown(
@@ -76,5 +76,5 @@ struct guest_call *agent_shutdown(
 {
 	_cleanup_request_ struct request body = REQUEST_INIT;
 
-	return start(guest, FRAME_SHUTDOWN, &body, done, arg, err);
+	return agent_short_call(guest, FRAME_SHUTDOWN, &body, true, done, arg, err);
 }

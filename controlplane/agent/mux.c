@@ -139,7 +139,9 @@ struct mux_stream *mux_open(
 	ASSERT(owner != NULL && request->len <= PROTO_REQUEST_MAX_BYTES);
 	ASSERT(frame_type_is_call(request->type));
 	if (mux->count >= max) {
-		err_set(err, ERR_UNAVAILABLE, "the sandbox has %u calls under way", mux->count);
+		err_set(err, ERR_RATE,
+			"the sandbox has %u commands and transfers under way: wait for one to end",
+			mux->count);
 		return NULL;
 	}
 	if (!request->is_reserved && mux->waiting + request->len > MUX_WAITING_MAX_BYTES) {
@@ -237,9 +239,11 @@ static bool has_output(const struct mux_stream *stream, unsigned channel)
 {
 	switch (stream->type) {
 	case FRAME_EXEC:
+	case FRAME_JOB_READ:
 		return channel == FRAME_CHANNEL_OUT || channel == FRAME_CHANNEL_ERR;
 	case FRAME_FILE_GET:
 	case FRAME_FILE_LIST:
+	case FRAME_JOB_LIST:
 		return channel == FRAME_CHANNEL_OUT;
 	default:
 		return false;
@@ -300,13 +304,23 @@ static int take_window(
 
 static int take_started(struct mux_stream *stream, struct mux_event *ret, struct err *err)
 {
-	bool may_start = stream->type == FRAME_EXEC || stream->type == FRAME_FILE_GET;
+	bool may_start = stream->type == FRAME_EXEC || stream->type == FRAME_FILE_GET ||
+			 stream->type == FRAME_JOB_READ;
 
 	if (!may_start || stream->is_started) {
 		return violation(err, "a call that starts twice or can't");
 	}
 	stream->is_started = true;
 	ret->kind = MUX_STARTED;
+	return 0;
+}
+
+static int take_gap(struct mux_stream *stream, struct mux_event *ret, struct err *err)
+{
+	if (stream->type != FRAME_JOB_READ || !stream->is_started) {
+		return violation(err, "a gap in what has none");
+	}
+	ret->kind = MUX_GAP;
 	return 0;
 }
 
@@ -322,6 +336,8 @@ static int take_frame(struct mux *mux, struct mux_stream *stream, const struct f
 		return take_window(mux, stream, frame, err);
 	case FRAME_STARTED:
 		return take_started(stream, ret, err);
+	case FRAME_GAP:
+		return take_gap(stream, ret, err);
 	case FRAME_END:
 		ret->kind = MUX_END;
 		stream_free(mux, stream);

@@ -7,8 +7,8 @@
  *          written. Pure: frames in, events and frames out.
  * Owns:    the streams and the request bodies that aren't sent yet.
  * Thread:  any; no state outside the arguments. Calls pull() of a stream from mux_write() alone.
- * Errors:  ERR_UNAVAILABLE: too many streams or bytes waiting, or (mux_input) the guest broke the
- *          protocol.
+ * Errors:  ERR_RATE: too many streams. ERR_UNAVAILABLE: too many bytes waiting, or (mux_input) the
+ *          guest broke the protocol.
  * Uses:    base, proto.
  */
 
@@ -80,6 +80,7 @@ enum mux_event_kind {
 	MUX_STARTED, /* data: the body */
 	MUX_DATA,
 	MUX_CLOSE,
+	MUX_GAP, /* data: the offset */
 	MUX_END, /* data: the body; the stream is gone */
 };
 

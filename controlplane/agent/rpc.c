@@ -351,6 +351,16 @@ static int decode_end(struct call_end *end, const uint8_t *body, size_t len)
 			end->bytes = msg_u64(&r, &f);
 			end->has_bytes = true;
 			break;
+		case MSG_OUT_TAIL:
+			end->out_tail = msg_u64(&r, &f);
+			break;
+		case MSG_ERR_TAIL:
+			end->err_tail = msg_u64(&r, &f);
+			break;
+		case MSG_OFFSET:
+			end->offset = msg_u64(&r, &f);
+			end->has_offset = true;
+			break;
 		default:
 			r.bad = r.bad || (f.tag & MSG_CRITICAL) != 0;
 			break;
@@ -418,6 +428,8 @@ int rpc_frame(struct rpc *rpc, const struct frame *frame, struct err *err)
 			       : 0;
 	case MUX_DATA:
 		return call->ops->on_data(call, event.channel, event.data, event.len, err);
+	case MUX_GAP:
+		return call->ops->on_gap(call, get_le64(event.data), err);
 	case MUX_END:
 		return take_end(call, &event, err);
 	case MUX_CLOSE:

@@ -4,7 +4,7 @@
  * rpc - calls to an agent: from a request to exactly one last word
  *
  * Purpose: what all calls have in common: start, deadlines, cancel, loss of the channel, the end.
- *          guest_exec.c, guest_file.c and guest_sys.c build their calls on it.
+ *          guest_exec.c, guest_file.c, guest_job.c and guest_sys.c build their calls on it.
  * Owns:    the calls under way and, until the next turn, those that are done.
  * Thread:  loop. ops->done() comes exactly once, from the loop, never from within a call but
  *          rpc_close().
@@ -38,8 +38,12 @@ struct call_end {
 	uint64_t out_bytes;
 	uint64_t err_bytes;
 	uint64_t duration_us;
+	uint64_t out_tail;
+	uint64_t err_tail;
 	bool has_bytes;
 	uint64_t bytes;
+	bool has_offset;
+	uint64_t offset;
 };
 
 /* Each may be NULL but done. Those with an error value return -1 when the guest broke the rules. */
@@ -48,6 +52,7 @@ struct call_ops {
 		struct guest_call *call, const uint8_t *body, size_t len, struct err *err);
 	int (*on_data)(struct guest_call *call, unsigned channel, const uint8_t *data, size_t len,
 		struct err *err);
+	int (*on_gap)(struct guest_call *call, uint64_t offset, struct err *err);
 	/* call->end is set; ends with rpc_finish(), now or later. NULL: by its status alone. */
 	int (*on_end)(struct guest_call *call, struct err *err);
 	size_t (*pull)(struct guest_call *call, uint8_t *out, size_t max, bool *ret_is_end);

@@ -344,7 +344,7 @@ static void test_resize_signal_list_and_forget(void **state)
 	got = (struct got){0};
 	assert_non_null(b.guest->ops->job_forget(b.guest, "ex_1", on_done, &got, &err));
 	WORLD_UNTIL(b.w, got.done == 1);
-	assert_int_equal(got.kind, ERR_UNAVAILABLE);
+	assert_int_equal(got.kind, ERR_GUEST);
 	wait_for(&b, "ex_2", &got);
 	got = (struct got){0};
 	assert_non_null(b.guest->ops->job_forget(b.guest, "ex_2", on_done, &got, &err));

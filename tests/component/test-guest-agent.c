@@ -1,92 +1,13 @@
-#include "tests/lib/cm.h"
+/* Commands and files: the host side against the real agent. */
+#include "agent_rig.h"
 
-#include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/rand.h"
 #include "base/xalloc.h"
-#include "fixture.h"
-
-/*
- * The host side against the real agent, without a virtual machine: the test listens where QEMU
- * would and hands each connection to an agent of its own as descriptor 3. PADDOCK_AGENT names the
- * program.
- */
-
-#define NOBODY "65534"
-
-struct rig {
-	struct fixture f;
-	char workspace[64];
-	pid_t agent;
-};
-
-static void spawn_agent(struct rig *rig)
-{
-	const char *program = getenv("PADDOCK_AGENT");
-
-	assert_non_null(program);
-	peer_accept(&rig->f.peer);
-	rig->agent = fork();
-	assert_true(rig->agent >= 0);
-	if (rig->agent == 0) {
-		int log = open("/dev/null", O_WRONLY);
-
-		dup2(rig->f.peer.fd, 3);
-		if (!getenv("PADDOCK_AGENT_LOG")) {
-			dup2(log, STDERR_FILENO);
-		}
-		execl(program, program, "--fd", "3", "--test", "--no-cgroup", "--user", "nobody",
-			"--user-id", NOBODY, "--home", rig->workspace, "--workspace",
-			rig->workspace, (char *)NULL);
-		_exit(127);
-	}
-	peer_hang_up(&rig->f.peer);
-}
-
-static void end_agent(struct rig *rig)
-{
-	if (rig->agent > 0) {
-		kill(rig->agent, SIGKILL);
-		waitpid(rig->agent, NULL, 0);
-		rig->agent = 0;
-	}
-}
-
-static void rig_init(struct rig *rig)
-{
-	*rig = (struct rig){0};
-	strcpy(rig->workspace, "/tmp/paddock-workspace-XXXXXX");
-	assert_non_null(mkdtemp(rig->workspace));
-	assert_int_equal(chmod(rig->workspace, 0777), 0);
-	fixture_init(&rig->f, NULL);
-	peer_listen(&rig->f.peer);
-	spawn_agent(rig);
-	fixture_wait_ready(&rig->f, 1);
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
-static void rig_fini(struct rig *rig)
-{
-	fixture_fini(&rig->f);
-	end_agent(rig);
-	nftw(rig->workspace, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
 
 static struct guest_call *start_exec(struct rig *rig, struct record *record, const char *command,
 	uint64_t timeout_ms, struct pipe *in)
@@ -402,12 +323,12 @@ static void test_killed_agent_fails_the_call_and_another_serves_the_next(void **
 	while (record.output[1] == 0) {
 		peer_turns(&rig.f.peer, 1);
 	}
-	end_agent(&rig);
+	rig_end_agent(&rig);
 	fixture_wait_done(&rig.f, &record);
 	assert_int_equal(record.err.kind, ERR_UNAVAILABLE);
 	assert_false(record.has_result);
 	fixture_wait_down(&rig.f, 1);
-	spawn_agent(&rig);
+	rig_spawn_agent(&rig);
 	fixture_wait_ready(&rig.f, 2);
 	start_exec(&rig, &next, "echo again", 10000, NULL);
 	fixture_wait_done(&rig.f, &next);
@@ -430,7 +351,7 @@ static void test_stopped_agent_is_noticed(void **state)
 	strcpy(rig.workspace, "/tmp");
 	fixture_init(&rig.f, &timing);
 	peer_listen(&rig.f.peer);
-	spawn_agent(&rig);
+	rig_spawn_agent(&rig);
 	fixture_wait_ready(&rig.f, 1);
 	kill(rig.agent, SIGSTOP);
 	start_exec(&rig, &record, "true", 0, NULL);
@@ -438,7 +359,7 @@ static void test_stopped_agent_is_noticed(void **state)
 	assert_int_equal(rig.f.down_err.kind, ERR_TIMEOUT);
 	assert_int_equal(record.done, 1);
 	fixture_fini(&rig.f);
-	end_agent(&rig);
+	rig_end_agent(&rig);
 }
 
 int main(void)

@@ -267,7 +267,7 @@ static void resize(struct guest_call *call, struct fake_task *job)
 static void forget(struct guest_call *call, struct fake_task *job)
 {
 	if (job->is.is_running) {
-		answer(call, STATUS_BUSY, "it still runs");
+		answer(call, STATUS_INVALID, "it still runs");
 		return;
 	}
 	fake_task_free(job);
@@ -296,14 +296,12 @@ void fake_task_effect(struct guest_call *call)
 
 static void end_by_status(struct guest_call *call)
 {
-	static const enum err_kind kinds[] = {
-		[STATUS_BUSY] = ERR_UNAVAILABLE, [STATUS_LIMIT] = ERR_RATE};
-	enum err_kind kind = call->status < ARRAY_SIZE(kinds) ? kinds[call->status] : ERR_NONE;
+	enum err_kind kind = call->status == STATUS_LIMIT ? ERR_RATE : ERR_GUEST;
 
 	if (call->status == STATUS_OK) {
 		fake_call_end(call, STATUS_OK, NULL);
 	} else {
-		fake_call_fail(call, kind ? kind : ERR_GUEST, call->status, call->why);
+		fake_call_fail(call, kind, call->status, call->why);
 	}
 }
 

@@ -166,6 +166,27 @@ static void on_exec_done(void *arg, const struct guest_exec_result *result, cons
 const struct guest_exec_hooks record_exec_hooks = {
 	.on_started = on_exec_started, .on_output = on_output, .on_done = on_exec_done};
 
+static void on_job(void *arg, const struct guest_job *job)
+{
+	struct record *record = arg;
+
+	assert_int_equal(record->starts + record->done, 0);
+	record->jobs++;
+	record->job = *job;
+}
+
+static void on_start(void *arg, uint64_t offset)
+{
+	struct record *record = arg;
+
+	assert_int_equal(record->jobs, 1);
+	record->starts++;
+	record->start = offset;
+}
+
+const struct guest_job_hooks record_job_hooks = {
+	.on_job = on_job, .on_start = on_start, .on_output = on_output, .on_done = record_done};
+
 static void on_entry(void *arg, const struct guest_entry *entry)
 {
 	struct record *record = arg;

@@ -25,7 +25,11 @@ struct record {
 	bool is_cut;
 	unsigned infos;
 	struct guest_file_info info; /* of a get, or of the last entry */
-	bool inside_call;            /* a callback came from within a call */
+	unsigned jobs;
+	struct guest_job job; /* the last one */
+	unsigned starts;
+	uint64_t start;   /* the last on_start() */
+	bool inside_call; /* a callback came from within a call */
 };
 
 struct fixture {
@@ -56,6 +60,7 @@ void record_done(void *arg, const struct guest_status *status, const struct err 
 extern const struct guest_exec_hooks record_exec_hooks;
 extern const struct guest_list_hooks record_list_hooks;
 extern const struct guest_get_hooks record_get_hooks;
+extern const struct guest_job_hooks record_job_hooks;
 
 /* Each with the fixture's guest; asserts that it starts. */
 struct guest_call *fixture_exec(struct fixture *f, struct record *record, const char *command);

@@ -18,7 +18,10 @@
 
 void peer_init(struct peer *peer, struct loop *loop)
 {
-	*peer = (struct peer){.loop = loop, .listen_fd = -1, .fd = -1};
+	*peer = (struct peer){.loop = loop,
+		.listen_fd = -1,
+		.fd = -1,
+		.features = PROTO_FEATURE_CGROUP | PROTO_FEATURE_JOBS | PROTO_FEATURE_PTY};
 	strcpy(peer->dir, "/tmp/paddock-peer-XXXXXX");
 	assert_non_null(mkdtemp(peer->dir));
 	snprintf(peer->path, sizeof peer->path, "%s/agent.sock", peer->dir);
@@ -191,7 +194,7 @@ void peer_send_hello(struct peer *peer)
 	struct msg_writer w = {.buf = body, .size = sizeof body};
 
 	msg_put_u32(&w, MSG_VERSION, PROTO_VERSION);
-	msg_put_u64(&w, MSG_FEATURES, PROTO_FEATURE_CGROUP);
+	msg_put_u64(&w, MSG_FEATURES, peer->features);
 	msg_put_text(&w, MSG_SOFTWARE, "peer/1");
 	msg_put_text(&w, MSG_BOOT_ID, "boot-1");
 	msg_put_text(&w, MSG_IMAGE, "minimal\n1");

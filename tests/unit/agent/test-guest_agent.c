@@ -487,7 +487,7 @@ static void test_calls_are_capped_but_shutdown_still_goes(void **state)
 		n++;
 	}
 	assert_int_equal(n, PROTO_STREAMS_MAX - MUX_STREAMS_RESERVED);
-	assert_int_equal(err.kind, ERR_UNAVAILABLE);
+	assert_int_equal(err.kind, ERR_RATE);
 	assert_non_null(f.driver->ops->shutdown(f.guest, record_done, &last, &err));
 	for (unsigned i = 0; i < n; i++) {
 		peer_expect(&f.peer, FRAME_EXEC);

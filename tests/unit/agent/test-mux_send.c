@@ -223,7 +223,7 @@ static void test_streams_are_capped_with_a_reserve(void **state)
 		n++;
 	}
 	assert_int_equal(n, PROTO_STREAMS_MAX - MUX_STREAMS_RESERVED);
-	assert_int_equal(err.kind, ERR_UNAVAILABLE);
+	assert_int_equal(err.kind, ERR_RATE);
 	request = (struct mux_request){.type = FRAME_SHUTDOWN, .is_reserved = true};
 	while (mux_open(&mux, &request, &owner, &err)) {
 		n++;
