@@ -25,6 +25,11 @@
  * Letters carry the generation of the connection, since those of an old one may still lie in the
  * mailbox when the next is up. Those of one that is still being opened are kept until it is shown:
  * its loss would be told only once, and the list that it brings is older than they are.
+ *
+ * To a libvirt in another process, keep-alive messages are sent by libvirt's event thread: never
+ * while a call is under way here, which would be two threads in one connection
+ * (docs/hypervisor.md). So they begin once it is open and end before it is closed; calls have
+ * connections of their own (lv_job.c).
  */
 
 #define BACKOFF_FIRST_MS     1000
@@ -75,6 +80,7 @@ struct close_job {
 
 static void close_blocking(virConnectPtr virt, const struct lv_subscription *subscription)
 {
+	(void)virConnectSetKeepAlive(virt, 0, 0);
 	lv_events_unsubscribe_blocking(virt, subscription);
 	virConnectClose(virt);
 }
@@ -151,9 +157,6 @@ static int open_blocking(struct open_job *job, struct err *err)
 	if (!job->virt) {
 		return lv_error_set(err, "open the connection to libvirt");
 	}
-	if (!config->place->root) {
-		(void)virConnectSetKeepAlive(job->virt, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT);
-	}
 	if (lv_events_subscribe_blocking(job->owner->events, job->virt, job->generation,
 		    !config->place->root, &job->subscription, err) != 0) {
 		virConnectClose(job->virt);
@@ -166,6 +169,9 @@ static int open_blocking(struct open_job *job, struct err *err)
 		return -1;
 	}
 	read_versions(job);
+	if (!config->place->root) {
+		(void)virConnectSetKeepAlive(job->virt, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT);
+	}
 	return 0;
 }
 

@@ -10,12 +10,17 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "hv/lv_error.h"
 #include "hv/overlay.h"
 #include "hv/spec.h"
 
 /*
  * Theory of operation. A verb is a row of verbs[]. run() makes the call and gives up the reference
  * to the connection while still on the thread: giving up the last one closes it, which may block.
+ *
+ * To a libvirt in another process each job makes a connection of its own, and the common one only
+ * says that there is one: libvirt's client must not be used by several threads at a time
+ * (docs/hypervisor.md).
  *
  * QEMU's log: the embedded driver appends what QEMU prints to a file. That is little, but a guest
  * that breaks its virtual devices again and again can provoke more, so every listing (the daemon
@@ -162,12 +167,29 @@ static const struct verb {
 };
 _Static_assert(ARRAY_SIZE(verbs) == LV_VERB_COUNT, "a row for each verb");
 
+static int call_blocking(struct lv_job *job, struct err *err)
+{
+	bool has_own = job->virt && !job->place->root;
+
+	if (!has_own) {
+		return verbs[job->verb].call(job, err);
+	}
+	job->target.conn = virConnectOpen(job->place->uri);
+	if (!job->target.conn) {
+		return lv_error_set(err, "open a connection to libvirt");
+	}
+	int rc = verbs[job->verb].call(job, err);
+
+	virConnectClose(job->target.conn);
+	return rc;
+}
+
 static void run(struct worker_job *worker_job)
 {
 	struct lv_job *job = lv_job_of(worker_job);
 	struct err err;
 
-	if (verbs[job->verb].call(job, &err) != 0) {
+	if (call_blocking(job, &err) != 0) {
 		worker_job->err = err;
 	}
 	if (job->virt) {
