@@ -136,7 +136,9 @@ static size_t on_read(char *out, size_t size, size_t count, void *arg)
 		t->is_sent = true;
 		return 0;
 	}
-	if (t->request->read_fd && !is_readable(*t->request->read_fd)) {
+	const int *fd = t->request->read_fd;
+
+	if (fd && *fd >= 0 && !is_readable(*fd)) {
 		t->is_paused = true;
 		return CURL_READFUNC_PAUSE;
 	}

@@ -56,7 +56,7 @@ struct rest_request {
 	void *read_arg;
 	uint64_t read_bytes; /* never more than this are read; UINT64_MAX: unknown */
 	const int *read_fd;  /* read() waits until this can be read, and the answer needn't wait
-				for it; NULL: read() doesn't block for long */
+				for it; NULL, and as long as it is -1: read() doesn't block */
 
 	/* Takes a raw answer of 2xx. */
 	rest_write_fn write;

@@ -32,13 +32,15 @@ struct ctl_verb {
 	enum api_op op; /* its fields are the verb's options */
 	bool is_admin;  /* through the admin socket */
 	int (*run)(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+	const char *more; /* options that are no fields, as --help shows them; NULL: none */
 };
 
 extern const struct ctl_verb ctl_verbs[];
 extern const size_t ctl_verb_count;
 
-#define CTL_EXIT_USAGE  2
-#define CTL_EXIT_FAILED 125 /* also when a command could not be run at all */
+#define CTL_EXIT_USAGE     2
+#define CTL_EXIT_TIMED_OUT 124
+#define CTL_EXIT_FAILED    125 /* also when a command could not be run at all */
 
 /* ---- options (ctl_options.c) ---- */
 
@@ -71,7 +73,18 @@ int ctl_expect(
 
 void ctl_usage(const struct ctl_verb *verb, FILE *out);
 
-/* ---- calls ---- */
+/* ---- calls (ctl_call.c) ---- */
+
+/* NULL where it isn't set, or empty. */
+const char *ctl_environment(const char *name);
+/* The path of the admin socket that the options and the environment name. The caller frees. */
+char *ctl_admin_socket(const struct ctl *ctl);
+
+/* One more client of the service that the options and the environment name, for what goes on
+ * beside a call. NULL after a message. */
+struct rest_client *ctl_client_new(const struct ctl *ctl, const struct ctl_verb *verb);
+/* Makes ctl->client at need; false after a message. */
+bool ctl_has_client(struct ctl *ctl, const struct ctl_verb *verb);
 
 /* Sends @values as JSON body or as query, as the row wants. 0, or the exit status of a failure,
  * which was printed. A success has an object in @ret->json. */
@@ -82,8 +95,8 @@ int ctl_call(struct ctl *ctl, const struct ctl_verb *verb, const char *id, json_
 int ctl_call_request(struct ctl *ctl, const struct ctl_verb *verb,
 	const struct rest_request *request, struct rest_response *ret);
 
-/* The path of the admin socket that the options and the environment name. The caller frees. */
-char *ctl_admin_socket(const struct ctl *ctl);
+/* Says what failed, and which request of whose fault it was. */
+void ctl_print_failure(const struct err *err, const struct rest_response *response);
 
 /* ---- output (ctl_out.c) ---- */
 
@@ -101,11 +114,27 @@ void ctl_print_json(json_object *object);
 /* @text with everything escaped that could drive a terminal. */
 void ctl_print_text(const char *text, size_t len, FILE *out);
 
+/*
+ * All of it, past stdio. 0, or -1 after a message. Where nobody reads stdout any more, the process
+ * ends as others do that write into a pipe: by SIGPIPE, which libcurl may have had ignored.
+ */
+int ctl_write(int fd, const void *data, size_t len);
+
 /* Members of answers; "" where there is none. */
 const char *ctl_member(json_object *object, const char *name);
 bool ctl_is_true(json_object *object, const char *name);
 /* The array @name of an answer, each of its elements an object; or NULL after a message. */
 json_object *ctl_array(json_object *object, const char *name);
+
+/* ---- running a command (verb_exec.c) ---- */
+
+/*
+ * Runs what @values say, fields of exec, in sandbox @id: streams, forwards signals and our stdin
+ * (@has_stdin), and returns its exit status; or what --json and background ask for.
+ */
+int ctl_run(struct ctl *ctl, const struct ctl_verb *verb, const char *id, json_object *values,
+	bool has_stdin);
+void ctl_add_args(json_object *values, const char *const *words, size_t count);
 
 /* ---- verbs ---- */
 
@@ -115,6 +144,11 @@ int ctl_one(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv)
 int ctl_extend(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_destroy(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_exec(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_ps(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_output(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_input(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_kill(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_wait(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_results(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_push(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_pull(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);

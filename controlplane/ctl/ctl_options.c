@@ -240,4 +240,5 @@ void ctl_usage(const struct ctl_verb *verb, FILE *out)
 		}
 		fprintf(out, "  %-22s %s\n", option, f->doc);
 	}
+	fputs(verb->more ? verb->more : "", out);
 }

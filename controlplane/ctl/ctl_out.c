@@ -1,9 +1,13 @@
 #include "ctl/ctl.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/macros.h"
+#include "ctl/signals.h"
 
 #define CELL_MAX 512
 
@@ -18,6 +22,32 @@ void ctl_print_text(const char *text, size_t len, FILE *out)
 		text += used;
 		len -= used;
 	}
+}
+
+int ctl_write(int fd, const void *data, size_t len)
+{
+	const char *p = data;
+
+	while (len > 0) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0 && errno == EINTR) {
+			if (signals_deal() != 0) {
+				return -1;
+			}
+			continue;
+		}
+		if (n < 0 && errno == EPIPE && fd == STDOUT_FILENO) {
+			signals_die(SIGPIPE);
+		}
+		if (n < 0) {
+			fprintf(stderr, "paddockctl: writing the output: %s\n", strerror(errno));
+			return -1;
+		}
+		p += n;
+		len -= (size_t)n;
+	}
+	return 0;
 }
 
 const char *ctl_member(json_object *object, const char *name)

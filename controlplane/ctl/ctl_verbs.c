@@ -9,7 +9,30 @@ const struct ctl_verb ctl_verbs[] = {
 	{NULL, "exec", "ID [--] COMMAND [ARG...]",
 		"Runs a command with our stdin, unless that is a terminal or --no-stdin is given; "
 		"exits with its status. With --command TEXT the guest's shell runs it",
-		API_EXEC, false, ctl_exec},
+		API_EXEC, false, ctl_exec,
+		"  --timeout TIME         The same as --timeout-ms: 90 (seconds), 500ms, 2m, 1h\n"
+		"  --output-limit BYTES   The same as --output-limit-bytes\n"
+		"  --no-stdin             Leaves our stdin alone\n"
+		"  --json                 One answer at the end instead of streams\n"
+		"\nCtrl-C goes to the command, a second one at once kills it. Exit status: the "
+		"command's, which is\n128 more than a signal that ended it; 124: it ran out of "
+		"time; 125: it could not be run, or how it\nended isn't known; 126 and 127: "
+		"there is no such program, or it can't be run. In the background its id\nis "
+		"printed, for output, input, kill, wait and ps.\n"},
+	{NULL, "ps", "ID", "Shows the commands that run and the last ones that ended, newest first",
+		API_EXEC_LIST, false, ctl_ps},
+	{NULL, "output", "ID EID",
+		"Writes what a command wrote and is still kept: stdout to stdout, stderr to stderr",
+		API_EXEC_OUTPUT, false, ctl_output,
+		"  --follow               Goes on until the command ends\n"},
+	{NULL, "input", "ID EID",
+		"Sends our stdin to a command that was started with --keep-stdin; its stdin stays "
+		"open unless --close is given",
+		API_EXEC_STDIN, false, ctl_input},
+	{NULL, "kill", "ID EID", "Sends a signal to a command and all that it started",
+		API_EXEC_KILL, false, ctl_kill},
+	{NULL, "wait", "ID EID", "Waits until a command ends, and exits with its status",
+		API_EXEC_GET, false, ctl_wait},
 	{NULL, "results", "ID",
 		"Shows how the last commands ended, newest first; by the id also after the "
 		"sandbox's end",

@@ -1,156 +1,266 @@
 #include "ctl/ctl.h"
 
-#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/base64.h"
-#include "base/xalloc.h"
+#include "base/clock.h"
+#include "base/macros.h"
+#include "ctl/command.h"
+#include "ctl/input.h"
+#include "ctl/signals.h"
 
-struct input {
-	char *data;
-	size_t len;
+/*
+ * Theory of operation. A command streams: its outputs come as events and go on at once, our stdin
+ * is the call's body. Signals are left alone until the command has started, since a client that
+ * leaves takes its command with it; from then on they go to the command, whose end is ours. What
+ * was asked for as JSON is collected by the service instead.
+ */
+
+/* The arguments of a call with a raw body are in its URL, which the service holds up to 32 KiB of
+ * headers with. */
+#define QUERY_MAX_BYTES ((size_t)24 * 1024)
+/* A second Ctrl-C within that time means it. */
+#define IMPATIENCE_MS  1500
+#define KILL_TIMEOUT_S 10
+
+struct run {
+	struct ctl *ctl;
+	const struct ctl_verb *verb;
+	struct rest_request request;
+	struct command_stream stream;
+	struct rest_client *aside; /* for signals; made at the first one */
+	uint64_t interrupted_ms;
+	bool is_killed;
 };
 
-/* In base64, and with the command beside it, it must fit into a JSON body. */
-#define INPUT_MAX_MIB 11
-#define INPUT_MAX     ((size_t)INPUT_MAX_MIB * 1024 * 1024)
-_Static_assert(BASE64_ENCODED_BYTES(INPUT_MAX) + 1024 * 1024 < API_JSON_MAX_BYTES, "room for both");
+/* ---- signals ---- */
 
-static int read_stdin(struct input *input)
+static int send_signal(struct run *run, const char *name)
 {
-	size_t size = 65536;
+	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
+	_cleanup_json_ json_object *body = json_object_new_object();
+	struct rest_request request = {
+		.row = api_row(API_EXEC_KILL),
+		.id = run->request.id,
+		.exec_id = run->stream.id,
+		.body = body,
+		.timeout_s = KILL_TIMEOUT_S,
+	};
+	struct err err = ERR_INIT;
 
-	input->data = xcalloc(1, size);
-	for (;;) {
-		ssize_t n = read(STDIN_FILENO, input->data + input->len, size - input->len);
-
-		if (n < 0 && errno == EINTR) {
-			continue;
-		}
-		if (n < 0) {
-			fprintf(stderr, "paddockctl: reading stdin: %s\n", strerror(errno));
-			return -1;
-		}
-		if (n == 0) {
-			return 0;
-		}
-		input->len += (size_t)n;
-		if (input->len > INPUT_MAX) {
-			fprintf(stderr,
-				"paddockctl: stdin is larger than %d MiB; push it as a file\n",
-				INPUT_MAX_MIB);
-			return -1;
-		}
-		if (input->len == size) {
-			size *= 2;
-			input->data = xrealloc(input->data, 1, size);
-		}
-	}
-}
-
-static json_object *input_base64(const struct input *input)
-{
-	size_t len = BASE64_ENCODED_BYTES(input->len);
-	_cleanup_free_ char *text = xcalloc(1, len + 1);
-
-	base64_encode(text, input->data, input->len);
-	return json_object_new_string_len(text, (int)len);
-}
-
-static int write_base64(json_object *text, FILE *out)
-{
-	const char *encoded = json_object_get_string(text);
-	size_t len = (size_t)json_object_get_string_len(text);
-	size_t size = base64_is_valid(encoded, len) ? base64_decoded_bytes(encoded, len) : 0;
-	_cleanup_free_ char *bytes = xcalloc(1, size);
-	struct err err;
-
-	if (base64_decode(bytes, encoded, len, &err) != 0) {
+	if (!run->aside && !(run->aside = ctl_client_new(run->ctl, run->verb))) {
 		return -1;
 	}
-	fwrite(bytes, 1, size, out);
+	json_object_object_add(body, "signal", json_object_new_string(name));
+	/* What has ended meanwhile says so itself. */
+	if (rest_call(run->aside, &request, &response, &err) == 0 || response.status == 404 ||
+		response.status == 409) {
+		return 0;
+	}
+	fprintf(stderr, "paddockctl: the signal didn't reach the command\n");
+	ctl_print_failure(&err, &response);
+	return -1;
+}
+
+static int on_signal(void *arg, int number)
+{
+	struct run *run = arg;
+	uint64_t now = clock_monotonic_ms();
+	bool is_first = run->interrupted_ms == 0 || now - run->interrupted_ms > IMPATIENCE_MS;
+
+	if (run->is_killed) {
+		signals_die(number);
+	}
+	run->interrupted_ms = now;
+	if (number == SIGINT && is_first) {
+		return send_signal(run, "INT");
+	}
+	run->is_killed = true;
+	return send_signal(run, "KILL");
+}
+
+static int on_ready(void *arg)
+{
+	(void)arg;
+	return signals_deal();
+}
+
+static void on_start(void *arg)
+{
+	static const int signals[] = {SIGINT, SIGTERM};
+	struct run *run = arg;
+
+	run->request.ready = on_ready;
+	run->request.ready_fd = signals_catch(signals, ARRAY_SIZE(signals), on_signal, run);
+}
+
+/* ---- the calls ---- */
+
+static int run_streaming(struct run *run)
+{
+	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
+
+	command_stream_init(&run->stream);
+	run->stream.on_start = on_start;
+	run->stream.arg = run;
+	run->request.wants_events = true;
+	run->request.write = command_stream_take;
+	run->request.write_arg = &run->stream;
+	int status = ctl_call_request(run->ctl, run->verb, &run->request, &response);
+
+	if (status == 0 && !run->stream.exit && !run->stream.has_failed) {
+		fprintf(stderr,
+			"paddockctl: the stream ended without telling how the command did\n");
+	}
+	/* A failure of ours must not look like the command's own status. */
+	status = status == 0 && run->stream.exit ? command_status(run->stream.exit)
+						 : CTL_EXIT_FAILED;
+	command_stream_fini(&run->stream);
+	rest_client_free(run->aside);
+	return status;
+}
+
+static int run_collecting(struct run *run)
+{
+	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
+
+	if (ctl_call_request(run->ctl, run->verb, &run->request, &response) != 0) {
+		return CTL_EXIT_FAILED;
+	}
+	ctl_print_json(response.json);
+	return command_status(response.json);
+}
+
+static int run_in_background(struct run *run)
+{
+	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
+
+	if (ctl_call_request(run->ctl, run->verb, &run->request, &response) != 0) {
+		return CTL_EXIT_FAILED;
+	}
+	if (run->ctl->is_json) {
+		ctl_print_json(response.json);
+		return 0;
+	}
+	const char *id = ctl_member(response.json, "id");
+
+	ctl_print_text(id, strlen(id), stdout);
+	putchar('\n');
 	return 0;
 }
 
-/* The bytes where the output isn't UTF-8, else the text. */
-static int write_output(json_object *answer, const char *name, const char *base64_name, FILE *out)
+/* As a query would be, or a little less. */
+static bool fits_query(json_object *values)
 {
-	json_object *member = NULL;
+	size_t len;
 
-	if (json_object_object_get_ex(answer, base64_name, &member) && member) {
-		if (write_base64(member, out) != 0) {
-			fprintf(stderr, "paddockctl: the service's %s is not base64\n",
-				base64_name);
-			return -1;
+	json_text(values, &len);
+	return len <= QUERY_MAX_BYTES / 3; /* "%20" */
+}
+
+int ctl_run(struct ctl *ctl, const struct ctl_verb *verb, const char *id, json_object *values,
+	bool has_stdin)
+{
+	bool is_background = ctl_is_true(values, "background");
+	struct run run = {.ctl = ctl,
+		.verb = verb,
+		.request = {.row = api_row(API_EXEC), .id = id, .body = values}};
+	struct input input;
+
+	/* Nobody waits for the end of what a command in the background is to read. */
+	if (has_stdin && !is_background) {
+		int rc = input_open(&input);
+
+		if (rc < 0) {
+			return CTL_EXIT_FAILED;
 		}
-	} else if (json_object_object_get_ex(answer, name, &member) && member) {
-		fwrite(json_object_get_string(member), 1,
-			(size_t)json_object_get_string_len(member), out);
+		if (rc > 0 && fits_query(values)) {
+			input_stream(&input, &run.request);
+			run.request.query = values;
+			run.request.body = NULL;
+		} else if (rc > 0) {
+			json_object *all = input_collect(&input);
+
+			if (!all) {
+				return CTL_EXIT_FAILED;
+			}
+			json_object_object_add(values, "stdin_base64", all);
+		}
 	}
+	if (is_background) {
+		return run_in_background(&run);
+	}
+	return ctl->is_json ? run_collecting(&run) : run_streaming(&run);
+}
+
+/* ---- the verb ---- */
+
+/* "90", "1.5", "500ms", "2m", "1h". */
+static int add_timeout(json_object *values, const char *text)
+{
+	static const struct {
+		const char *name;
+		double ms;
+	} units[] = {{"", 1000}, {"s", 1000}, {"ms", 1}, {"m", 60000}, {"h", 3600000}};
+	char *unit = NULL;
+	double number = strtod(text, &unit);
+
+	for (size_t i = 0; i < ARRAY_SIZE(units) && unit > text; i++) {
+		double ms = number * units[i].ms;
+
+		if (strcmp(unit, units[i].name) == 0 && isfinite(ms) && ms >= 1 && ms < 1e15) {
+			json_object_object_add(
+				values, "timeout_ms", json_object_new_int64((int64_t)ms));
+			return 0;
+		}
+	}
+	fprintf(stderr, "paddockctl: --timeout: must be a time such as 90, 500ms, 2m or 1h\n");
+	return -1;
+}
+
+static int add_output_limit(json_object *values, const char *text)
+{
+	char *end = NULL;
+	long long bytes = strtoll(text, &end, 10);
+
+	if (end == text || *end || bytes < 1) {
+		fprintf(stderr, "paddockctl: --output-limit: must be a number of bytes\n");
+		return -1;
+	}
+	json_object_object_add(values, "output_limit_bytes", json_object_new_int64(bytes));
 	return 0;
 }
 
-static int print_result(const struct ctl *ctl, json_object *answer)
+void ctl_add_args(json_object *values, const char *const *words, size_t count)
 {
-	json_object *code = NULL;
+	json_object *args = json_object_new_array();
 
-	/* What doesn't fit into an exit status would come out as another one, 256 as success. */
-	if (!json_object_object_get_ex(answer, "exit_code", &code) ||
-		!json_object_is_type(code, json_type_int) || json_object_get_int64(code) < 0 ||
-		json_object_get_int64(code) > 255) {
-		fprintf(stderr, "paddockctl: the service's answer has no exit code\n");
-		return CTL_EXIT_FAILED;
+	for (size_t i = 0; i < count; i++) {
+		json_object_array_add(args, json_object_new_string(words[i]));
 	}
-	if (ctl->is_json) {
-		ctl_print_json(answer);
-		return json_object_get_int(code);
-	}
-	if (write_output(answer, "stdout", "stdout_base64", stdout) != 0 || fflush(stdout) != 0 ||
-		write_output(answer, "stderr", "stderr_base64", stderr) != 0) {
-		return CTL_EXIT_FAILED;
-	}
-	if (ctl_is_true(answer, "timed_out")) {
-		fprintf(stderr, "paddockctl: the command ran out of time\n");
-	}
-	if (ctl_is_true(answer, "truncated")) {
-		fprintf(stderr, "paddockctl: the output was cut at the service's limit\n");
-	}
-	return json_object_get_int(code);
+	json_object_object_add(values, "args", args);
 }
 
 int ctl_exec(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv)
 {
-	static const char *const own[] = {"no-stdin", NULL};
-	const struct api_row *row = api_row(verb->op);
+	static const char *const own[] = {"no-stdin", "timeout=", "output-limit=", NULL};
 	_cleanup_ctl_options_ struct ctl_options options;
-	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
-	struct input input = {0};
 
-	if (ctl_options_read(ctl, &options, row, own, true, argc, argv) != 0 ||
-		ctl_expect(verb, &options, 1, CTL_POSITIONALS_MAX) != 0) {
+	if (ctl_options_read(ctl, &options, api_row(verb->op), own, true, argc, argv) != 0 ||
+		ctl_expect(verb, &options, 1, CTL_POSITIONALS_MAX) != 0 ||
+		(options.own[1] && add_timeout(options.values, options.own[1]) != 0) ||
+		(options.own[2] && add_output_limit(options.values, options.own[2]) != 0)) {
 		return CTL_EXIT_USAGE;
 	}
 	if (options.positional_count > 1) {
-		json_object *args = json_object_new_array();
-
-		for (size_t i = 1; i < options.positional_count; i++) {
-			json_object_array_add(args, json_object_new_string(options.positionals[i]));
-		}
-		json_object_object_add(options.values, "args", args);
+		ctl_add_args(options.values, options.positionals + 1, options.positional_count - 1);
 	}
 	bool has_stdin = !options.own[0] && !isatty(STDIN_FILENO) &&
 			 !json_object_object_get_ex(options.values, "stdin", NULL) &&
 			 !json_object_object_get_ex(options.values, "stdin_base64", NULL);
-	if (has_stdin && read_stdin(&input) != 0) {
-		free(input.data);
-		return CTL_EXIT_FAILED;
-	}
-	if (input.len > 0) {
-		json_object_object_add(options.values, "stdin_base64", input_base64(&input));
-	}
-	free(input.data);
-	int status = ctl_call(ctl, verb, options.positionals[0], options.values, &response);
-	/* A failure of ours must not look like the command's own status. */
-	return status ? CTL_EXIT_FAILED : print_result(ctl, response.json);
+
+	return ctl_run(ctl, verb, options.positionals[0], options.values, has_stdin);
 }

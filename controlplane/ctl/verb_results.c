@@ -7,13 +7,22 @@
 /* Characters of an output's last line that the table shows. */
 #define LINE_MAX_CHARS 60
 
-/* "exit 7", "signal 9", "timed out", "failed". The caller frees. */
+static bool is_running(json_object *row)
+{
+	return strcmp(ctl_member(row, "status"), "running") == 0;
+}
+
+/* "running", "exit 7", "signal 9", "timed out", "lost", "failed". The caller frees. */
 static char *ending_of(json_object *result)
 {
 	const char *signal = ctl_member(result, "signal");
+	const char *status = ctl_member(result, "status");
 
+	if (is_running(result)) {
+		return xstrdup(status);
+	}
 	if (ctl_member(result, "error")[0]) {
-		return xstrdup("failed");
+		return xstrdup(strcmp(status, "lost") == 0 ? status : "failed");
 	}
 	if (ctl_is_true(result, "timed_out")) {
 		return xstrdup("timed out");
@@ -72,6 +81,39 @@ static void add_texts(json_object *data)
 	}
 }
 
+/* Those that ended. The caller puts it. */
+static json_object *ended_of(json_object *data)
+{
+	json_object *ended = json_object_new_array();
+
+	for (size_t i = 0; i < json_object_array_length(data); i++) {
+		json_object *row = json_object_array_get_idx(data, i);
+
+		if (!is_running(row)) {
+			json_object_array_add(ended, json_object_get(row));
+		}
+	}
+	return ended;
+}
+
+/* The call that both verbs make; the list, or NULL with @ret_status. */
+static json_object *call_list(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv,
+	struct ctl_options *options, struct rest_response *response, int *ret_status)
+{
+	if (ctl_options_read(ctl, options, api_row(verb->op), NULL, false, argc, argv) != 0 ||
+		ctl_expect(verb, options, 1, 1) != 0) {
+		*ret_status = CTL_EXIT_USAGE;
+		return NULL;
+	}
+	*ret_status = ctl_call(ctl, verb, options->positionals[0], options->values, response);
+	json_object *data = *ret_status == 0 ? ctl_array(response->json, "data") : NULL;
+
+	if (!data && *ret_status == 0) {
+		*ret_status = CTL_EXIT_FAILED;
+	}
+	return data;
+}
+
 int ctl_results(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv)
 {
 	static const struct ctl_column columns[] = {{"ID", "id"}, {"ENDED", "ended_at"},
@@ -79,16 +121,35 @@ int ctl_results(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **a
 		{"STDERR", "stderr_bytes"}, {"LAST LINE", "line"}};
 	_cleanup_ctl_options_ struct ctl_options options;
 	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
-
-	if (ctl_options_read(ctl, &options, api_row(verb->op), NULL, false, argc, argv) != 0 ||
-		ctl_expect(verb, &options, 1, 1) != 0) {
-		return CTL_EXIT_USAGE;
-	}
-	int status = ctl_call(ctl, verb, options.positionals[0], options.values, &response);
-	json_object *data = status == 0 ? ctl_array(response.json, "data") : NULL;
+	int status;
+	json_object *data = call_list(ctl, verb, argc, argv, &options, &response, &status);
 
 	if (!data) {
-		return status ? status : CTL_EXIT_FAILED;
+		return status;
+	}
+	_cleanup_json_ json_object *ended = ended_of(data);
+
+	if (ctl->is_json) {
+		json_object_object_add(response.json, "data", json_object_get(ended));
+		ctl_print_json(response.json);
+		return 0;
+	}
+	add_texts(ended);
+	ctl_print_table(ended, columns, ARRAY_SIZE(columns));
+	return 0;
+}
+
+int ctl_ps(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv)
+{
+	static const struct ctl_column columns[] = {{"ID", "id"}, {"STATE", "ending"},
+		{"BACKGROUND", "background"}, {"STARTED", "started_at"}, {"COMMAND", "command"}};
+	_cleanup_ctl_options_ struct ctl_options options;
+	_cleanup_rest_response_ struct rest_response response = REST_RESPONSE_INIT;
+	int status;
+	json_object *data = call_list(ctl, verb, argc, argv, &options, &response, &status);
+
+	if (!data) {
+		return status;
 	}
 	if (ctl->is_json) {
 		ctl_print_json(response.json);

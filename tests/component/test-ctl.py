@@ -1,126 +1,18 @@
 #!/usr/bin/env python3
 """paddockctl against a scripted service. usage: test-ctl.py PROGRAM"""
-import base64
-import http.server
 import json
 import os
-import pathlib
 import resource
 import signal
 import socket
-import socketserver
 import subprocess
-import sys
-import tempfile
-import threading
-import time
 import unittest
-import urllib.parse
 
-PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else "paddockctl"
-KEY = "pdk_test"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def address_string(self):
-        return "-"
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self):
-        length = self.headers.get("Content-Length")
-        if self.headers.get("Transfer-Encoding") == "chunked":
-            body = b""
-            while True:
-                size = int(self.rfile.readline(), 16)
-                body += self.rfile.read(size)
-                self.rfile.readline()
-                if size == 0:
-                    break
-        else:
-            body = self.rfile.read(int(length)) if length else b""
-        path, _, query = self.path.partition("?")
-        self.server.seen.append({"method": self.command, "path": path, "body": body,
-                                 "query": urllib.parse.parse_qs(query, keep_blank_values=True),
-                                 "headers": dict(self.headers)})
-        status, content, cut = self.server.script
-        raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("X-Request-Id", "rq_0123")
-        self.send_header("Content-Length", str(len(raw) + cut))
-        self.end_headers()
-        self.wfile.write(raw)
-        self.wfile.flush()
-        self.server.resume.wait(60)
-        if cut:
-            self.close_connection = True
-
-    do_GET = do_POST = do_PUT = do_DELETE = answer
+import ctl_service
+from ctl_service import KEY, PROGRAM, CtlTest, UnixServer
 
 
-class TcpServer(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-
-
-class UnixServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
-
-    def get_request(self):
-        request, _ = super().get_request()
-        return request, ("-", 0)
-
-
-class Ctl(unittest.TestCase):
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.dir = pathlib.Path(scratch.name)
-        self.server = self.serve(TcpServer(("127.0.0.1", 0), Handler))
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def serve(self, server):
-        server.seen, server.script, server.resume = [], (200, {}, 0), threading.Event()
-        server.resume.set()
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        return server
-
-    def environment(self, env=None):
-        environment = {"PATH": os.environ["PATH"], "PADDOCK_URL": self.url, "PADDOCK_API_KEY": KEY}
-        for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
-            if name in os.environ:
-                environment[name] = os.environ[name]
-        environment.update(env or {})
-        return {k: v for k, v in environment.items() if v is not None}
-
-    def ctl(self, *args, stdin=b"", env=None):
-        return subprocess.run([PROGRAM, *args], input=stdin, capture_output=True, timeout=60,
-                              env=self.environment(env))
-
-    def admin(self, content):
-        """A scripted admin socket, and the environment that leads there."""
-        server = self.serve(UnixServer(str(self.dir / "admin.sock"), Handler))
-        server.script = (200, content, 0)
-        return server, {"PADDOCK_STATE_DIR": str(self.dir), "PADDOCK_API_KEY": None}
-
-    def script(self, content, status=200, cut=0):
-        self.server.script = (status, content, cut)
-
-    def fail_with(self, kind, message, status):
-        self.script({"error": {"type": kind, "message": message}}, status)
-
-    @property
-    def last(self):
-        return self.server.seen[-1]
-
-    def exec_answer(self, **changes):
-        self.script({"id": "ex_1", "stdout": "", "stderr": "", "exit_code": 0, "signal": None,
-                     "timed_out": False, "truncated": False, **changes})
-
+class Ctl(CtlTest):
     # -- requests
 
     def test_create_sends_typed_fields(self):
@@ -154,7 +46,7 @@ class Ctl(unittest.TestCase):
 
     def test_administration_goes_through_the_socket_without_a_key(self):
         path = str(self.dir / "admin.sock")
-        server = self.serve(UnixServer(path, Handler))
+        server = self.serve(UnixServer(path, ctl_service.Exchange))
         server.script = (200, {"data": [{"name": "minimal", "version": "ab", "status": "good",
                                          "default": True, "problem": None}]}, 0)
         done = self.ctl("images", env={"PADDOCK_ADMIN_SOCKET": path})
@@ -247,79 +139,6 @@ class Ctl(unittest.TestCase):
         self.assertEqual(self.ctl("results", "sb_1").returncode, 66)
         self.assertEqual(self.ctl("results").returncode, 2)
 
-    # -- exec
-
-    def test_exec_ends_with_the_commands_status(self):
-        for code in (0, 1, 7, 126, 127, 255):
-            self.exec_answer(exit_code=code)
-            self.assertEqual(self.ctl("exec", "sb_1", "--", "x").returncode, code)
-
-    def test_exec_keeps_the_commands_own_options(self):
-        self.exec_answer()
-        self.ctl("exec", "--cwd", "/tmp", "sb_1", "ls", "--json", "-l", "--", "x")
-        self.assertEqual(json.loads(self.last["body"]),
-                         {"cwd": "/tmp", "args": ["ls", "--json", "-l", "--", "x"]})
-        self.ctl("exec", "--no-stdin", "sb_1", "ls", "--json")
-        self.assertEqual(json.loads(self.last["body"]), {"args": ["ls", "--json"]})
-        self.ctl("exec", "sb_1", "--", "ls", "--cwd")
-        self.assertEqual(json.loads(self.last["body"]), {"args": ["ls", "--cwd"]})
-
-    def test_exec_passes_binary_stdin_and_outputs_apart(self):
-        out = b"\x00\xff out"
-        self.exec_answer(stdout="?", stdout_base64=base64.b64encode(out).decode(), stderr="err\n")
-        done = self.ctl("exec", "sb_1", "cat", stdin=b"in\x00\xfe")
-        self.assertEqual((done.stdout, done.stderr), (out, b"err\n"))
-        body = json.loads(self.last["body"])
-        self.assertEqual(base64.b64decode(body["stdin_base64"]), b"in\x00\xfe")
-        self.ctl("exec", "--no-stdin", "sb_1", "cat", stdin=b"in")
-        self.assertNotIn("stdin_base64", json.loads(self.last["body"]))
-
-    def test_exec_tells_what_was_cut(self):
-        self.exec_answer(exit_code=124, timed_out=True, truncated=True)
-        done = self.ctl("exec", "sb_1", "x")
-        self.assertEqual(done.returncode, 124)
-        self.assertIn(b"out of time", done.stderr)
-        self.assertIn(b"cut", done.stderr)
-
-    def test_a_failure_of_ours_is_never_the_commands_status(self):
-        self.fail_with("not_found", "no such sandbox", 404)
-        self.assertEqual(self.ctl("exec", "sb_1", "x").returncode, 125)
-        self.script({"id": "ex_1"})
-        self.assertEqual(self.ctl("exec", "sb_1", "x").returncode, 125)
-        self.script({"exit_code": 0}, cut=50)
-        self.assertEqual(self.ctl("exec", "sb_1", "x").returncode, 125)
-
-    def test_an_exit_code_that_is_none_is_no_success(self):
-        for code in (256, -1, 2**40, "0", None, 0.0):
-            self.exec_answer(exit_code=code)
-            self.assertEqual(self.ctl("exec", "sb_1", "x").returncode, 125, code)
-        self.exec_answer(stdout_base64="?")
-        self.assertEqual(self.ctl("exec", "sb_1", "x").returncode, 125)
-
-    def test_an_output_that_can_not_be_written_is_a_failure(self):
-        for answer, args in (({"exit_code": 0, "stdout": "x" * 100000}, ["exec", "sb_1", "x"]),
-                             ({"exit_code": 0, "stdout": "x"}, ["exec", "sb_1", "x"]),
-                             ({"data": []}, ["list"])):
-            self.script(answer)
-            with open("/dev/full", "r+b", buffering=0) as full:
-                done = subprocess.run([PROGRAM, *args], stdin=subprocess.DEVNULL, stdout=full,
-                                      stderr=subprocess.PIPE, env=self.environment(), timeout=60)
-            self.assertEqual(done.returncode, 125, args)
-            self.assertIn(b"output", done.stderr)
-
-    def test_given_stdin_is_not_replaced_by_ours(self):
-        self.exec_answer()
-        self.ctl("exec", "--stdin-base64", "aGk=", "sb_1", "cat", stdin=b"ours")
-        self.assertEqual(json.loads(self.last["body"])["stdin_base64"], "aGk=")
-        self.ctl("exec", "--stdin", "hi", "sb_1", "cat", stdin=b"ours")
-        self.assertEqual(json.loads(self.last["body"]), {"stdin": "hi", "args": ["cat"]})
-
-    def test_a_large_stdin_is_refused_before_the_call(self):
-        done = self.ctl("exec", "sb_1", "cat", stdin=bytes(12 * 1024 * 1024))
-        self.assertEqual(done.returncode, 125)
-        self.assertIn(b"push", done.stderr)
-        self.assertEqual(self.server.seen, [])
-
     # -- files
 
     def test_push_sends_bytes_and_mode(self):
@@ -366,18 +185,6 @@ class Ctl(unittest.TestCase):
             self.assertEqual(process.wait(20), -number)
             self.server.resume.set()
             self.assertEqual(list(self.dir.iterdir()), [])
-
-    @staticmethod
-    def end(process):
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-    def wait_for(self, condition, seconds=20):
-        until = time.monotonic() + seconds
-        while not condition():
-            self.assertLess(time.monotonic(), until)
-            time.sleep(0.01)
 
     def test_a_download_keeps_mode_and_link_of_what_it_replaces(self):
         self.script(b"new")
@@ -489,7 +296,7 @@ class Ctl(unittest.TestCase):
 
     def test_the_doctors_verdict_is_the_exit_status(self):
         path = str(self.dir / "admin.sock")
-        server = self.serve(UnixServer(path, Handler))
+        server = self.serve(UnixServer(path, ctl_service.Exchange))
         for level, status in (("ok", 0), ("warning", 0), ("error", 1)):
             server.script = (200, {"findings": [{"check": "disk", "level": level, "text": "t",
                                                  "fix": "mend it"}]}, 0)
