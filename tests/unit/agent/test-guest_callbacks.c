@@ -6,7 +6,7 @@
 #include "agent/mux.h"
 #include "base/clock.h"
 #include "base/xalloc.h"
-#include "fixture.h"
+#include "job_rig.h"
 
 /* Each kind of call through each way to end, with callbacks that close, cancel and start. */
 
@@ -130,7 +130,40 @@ static void ignore_output(void *arg, int fd, const void *data, size_t len)
 	(void)len;
 }
 
-enum kind { KIND_EXEC, KIND_LIST, KIND_GET, KIND_PUT, KIND_CONFIGURE, KIND_MAX };
+static void actor_job(void *arg, const struct guest_job *job)
+{
+	struct actor *a = arg;
+
+	record_job_hooks.on_job(&a->record, job);
+	act(a);
+}
+
+static void actor_start(void *arg, uint64_t offset)
+{
+	struct actor *a = arg;
+
+	record_job_hooks.on_start(&a->record, offset);
+	act(a);
+}
+
+enum kind {
+	KIND_EXEC,
+	KIND_LIST,
+	KIND_GET,
+	KIND_PUT,
+	KIND_CONFIGURE,
+	KIND_JOB_WAIT,
+	KIND_JOB_READ,
+	KIND_JOB_LIST,
+	KIND_JOB_INPUT,
+	KIND_MAX
+};
+
+/* It takes the reader's end of the pipe. */
+static bool reads_pipe(enum kind kind)
+{
+	return kind == KIND_PUT || kind == KIND_JOB_INPUT;
+}
 
 static void start_actor(struct actor *a, enum kind kind, struct pipe *pipe)
 {
@@ -141,6 +174,8 @@ static void start_actor(struct actor *a, enum kind kind, struct pipe *pipe)
 	struct guest_file_spec file = {
 		.path = "/x", .path_len = 2, .limit = 10, .length = UINT64_MAX};
 	struct guest_config config = {0};
+	struct guest_read_spec read = {.id = "ex_1", .max = UINT64_MAX};
+	struct guest_job_hooks job_hooks = {actor_job, actor_start, actor_output, actor_done, a};
 
 	switch (kind) {
 	case KIND_EXEC:
@@ -162,6 +197,21 @@ static void start_actor(struct actor *a, enum kind kind, struct pipe *pipe)
 		break;
 	case KIND_CONFIGURE:
 		a->self = ops->configure(guest, &config, actor_done, a, &err);
+		break;
+	case KIND_JOB_WAIT:
+		a->self = ops->job_wait(guest, "ex_1",
+			&(struct guest_exec_hooks){
+				.on_output = actor_output, .on_done = actor_exec_done, .arg = a},
+			&err);
+		break;
+	case KIND_JOB_READ:
+		a->self = ops->job_read(guest, &read, &job_hooks, &err);
+		break;
+	case KIND_JOB_LIST:
+		a->self = ops->job_list(guest, &job_hooks, &err);
+		break;
+	case KIND_JOB_INPUT:
+		a->self = ops->job_input(guest, "ex_1", pipe, true, actor_done, a, &err);
 		break;
 	case KIND_MAX:
 		break;
@@ -195,8 +245,18 @@ static void send_answer(struct peer *peer, enum kind kind)
 		peer_send(peer, FRAME_STARTED, 0, 1, NULL, 0);
 		peer_send(peer, FRAME_DATA, FRAME_CHANNEL_OUT, 1, "abc", 3);
 		break;
+	case KIND_JOB_READ:
+		job_send_started(peer, 1, &job_running, 100);
+		peer_send(peer, FRAME_DATA, FRAME_CHANNEL_ERR, 1, "abc", 3);
+		job_send_gap(peer, 1, 150);
+		break;
+	case KIND_JOB_LIST:
+		job_send_entries(peer, &job_running, 2);
+		break;
 	case KIND_PUT:
 	case KIND_CONFIGURE:
+	case KIND_JOB_WAIT:
+	case KIND_JOB_INPUT:
 	case KIND_MAX:
 		break;
 	}
@@ -247,7 +307,7 @@ static void run_actor(enum kind kind, enum act what, enum cause cause)
 	}
 	peer_wait(&f.peer, is_over, &a);
 	peer_turns(&f.peer, 3);
-	if (kind == KIND_PUT) {
+	if (reads_pipe(kind)) {
 		pipe_writer_free(pipe);
 	} else if (kind == KIND_GET) {
 		pipe_reader_free(pipe);

@@ -78,6 +78,13 @@ static void test_wrong_frames_are_violations(void **state)
 			0},
 		{"STARTED of an upload", FRAME_FILE_PUT, FRAME_STARTED, 0, 1, 0},
 		{"STARTED of a list", FRAME_FILE_LIST, FRAME_STARTED, 0, 1, 0},
+		{"STARTED of a job's start", FRAME_JOB_START, FRAME_STARTED, 0, 1, 0},
+		{"output of a signal", FRAME_SIGNAL, FRAME_DATA, FRAME_CHANNEL_OUT, 1, 1},
+		{"output of waiting for a job", FRAME_JOB_WAIT, FRAME_DATA, FRAME_CHANNEL_OUT, 1,
+			1},
+		{"stderr of a list of jobs", FRAME_JOB_LIST, FRAME_DATA, FRAME_CHANNEL_ERR, 1, 1},
+		{"a gap before the start", FRAME_JOB_READ, FRAME_GAP, 0, 1, 8},
+		{"a gap in a command's output", FRAME_EXEC, FRAME_GAP, 0, 1, 8},
 		{"CANCEL from the guest", FRAME_EXEC, FRAME_CANCEL, 0, 1, 0},
 		{"a call from the guest", FRAME_EXEC, FRAME_EXEC, 0, 1, 0},
 	};
@@ -188,10 +195,29 @@ static void test_abandoned_stream_drains_until_end(void **state)
 	mux_reset(&mux);
 }
 
+static void test_gaps_come_between_the_outputs_of_a_job(void **state)
+{
+	struct mux mux;
+	struct mux_event event;
+
+	(void)state;
+	mux_init(&mux);
+	open_call(&mux, FRAME_JOB_READ, 1, &owner);
+	expect(&mux, FRAME_JOB_READ, 1);
+	assert_int_equal(give(&mux, FRAME_STARTED, 0, 1, 0, &event), 0);
+	assert_int_equal(give(&mux, FRAME_DATA, FRAME_CHANNEL_OUT, 1, 1, &event), 0);
+	assert_int_equal(give(&mux, FRAME_GAP, 0, 1, 8, &event), 0);
+	assert_int_equal(event.kind, MUX_GAP);
+	assert_ptr_equal(event.owner, &owner);
+	assert_int_equal(event.len, 8);
+	assert_int_equal(give(&mux, FRAME_DATA, FRAME_CHANNEL_ERR, 1, 1, &event), 0);
+	mux_reset(&mux);
+}
+
 static void test_random_frames_keep_the_books(void **state)
 {
 	static const uint16_t types[] = {
-		FRAME_DATA, FRAME_CLOSE, FRAME_WINDOW, FRAME_STARTED, FRAME_END};
+		FRAME_DATA, FRAME_CLOSE, FRAME_WINDOW, FRAME_STARTED, FRAME_GAP, FRAME_END};
 	struct source s = {.left = SIZE_MAX, .available = SIZE_MAX};
 	struct mux mux;
 	uint64_t seed = 7;
@@ -205,7 +231,10 @@ static void test_random_frames_keep_the_books(void **state)
 		struct err err;
 
 		if (r % 5 == 0 && mux.count < 20) {
-			open_call(&mux, r % 2 ? FRAME_EXEC : FRAME_FILE_PUT, r % 100, &s);
+			static const uint16_t calls[] = {
+				FRAME_EXEC, FRAME_FILE_PUT, FRAME_JOB_READ, FRAME_FILE_PUT};
+
+			open_call(&mux, calls[(r >> 2) % ARRAY_SIZE(calls)], r % 100, &s);
 		}
 		while (next(&mux).type && r % 3) {
 		}
@@ -234,6 +263,7 @@ int main(void)
 		cmocka_unit_test(test_frames_of_an_ended_stream_are_ignored),
 		cmocka_unit_test(test_end_before_the_request_is_whole_stops_it),
 		cmocka_unit_test(test_abandoned_stream_drains_until_end),
+		cmocka_unit_test(test_gaps_come_between_the_outputs_of_a_job),
 		cmocka_unit_test(test_random_frames_keep_the_books),
 	};
 
