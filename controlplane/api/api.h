@@ -30,6 +30,7 @@
 	X(EXEC_OUTPUT)                                                                             \
 	X(EXEC_STDIN)                                                                              \
 	X(EXEC_KILL)                                                                               \
+	X(PTY)                                                                                     \
 	X(FILE_READ)                                                                               \
 	X(FILE_WRITE)                                                                              \
 	X(SERVICE_INFO)                                                                            \
@@ -153,6 +154,7 @@ bool api_row_has_body(const struct api_row *row);
 #define API_EXEC_TIMEOUT_MS_MAX   (24 * 3600 * 1000)
 #define API_EXEC_OUTPUT_MAX_BYTES (64 * 1024 * 1024)
 #define API_WAIT_MS_MAX           60000 /* for a command's end or output */
+#define API_TTY_SIZE_MAX          1000  /* rows, columns */
 #define API_OUTPUT_LIMIT_MAX      (1024 * 1024)
 #define API_COMMAND_MAX_BYTES     (256 * 1024)
 #define API_ARG_MAX_BYTES         (128 * 1024 - 1) /* Linux takes no longer one */

@@ -177,6 +177,29 @@ const struct api_field api_fields_exec_kill[] = {
 	{NULL},
 };
 
+const struct api_field api_fields_pty[] = {
+	SANDBOX_ID,
+	{"command", API_STRING, API_IN_QUERY, .min = 1, .max = API_COMMAND_MAX_BYTES,
+		.doc = "A line for the shell; a login shell where left out"},
+	{"shell", API_STRING, API_IN_QUERY, .min = 1, .max = API_PATH_MAX_BYTES,
+		.doc = "The shell; the image's `bash`, or else its `sh`, where left out"},
+	{"cwd", API_STRING, API_IN_QUERY, .text = API_TEXT_PATH, .min = 1, .max = API_PATH_MAX_BYTES,
+		.doc = "Working directory; `/workspace` where left out"},
+	{"env", API_MAP, API_IN_QUERY, .text = API_TEXT_ENV, .max = API_ENV_MAX,
+		.item_max = API_ENV_VALUE_MAX_BYTES, .doc = "Added to the sandbox's environment"},
+	{"exec", API_STRING, API_IN_QUERY, .text = API_TEXT_REF, .min = 1, .max = NAME_MAX_BYTES,
+		.doc = "Attach to the terminal of this command, instead of starting one. Several may be "
+		       "attached at once"},
+	{"replay_bytes", API_INT, API_IN_QUERY, .min = 0, .max = API_OUTPUT_LIMIT_MAX,
+		.default_text = "65536",
+		.doc = "With `exec`: show so much of what it has written last, as far as that is kept"},
+	{"rows", API_INT, API_IN_QUERY, .min = 1, .max = API_TTY_SIZE_MAX,
+		.doc = "Of the terminal; 24 where left out. With `exec` it is resized"},
+	{"cols", API_INT, API_IN_QUERY, .min = 1, .max = API_TTY_SIZE_MAX,
+		.doc = "Likewise; 80 where left out"},
+	{NULL},
+};
+
 /* ---- files ---- */
 
 const struct api_field api_fields_file_read[] = {

@@ -20,6 +20,7 @@ extern const struct api_field api_fields_exec_get[];
 extern const struct api_field api_fields_exec_output[];
 extern const struct api_field api_fields_exec_stdin[];
 extern const struct api_field api_fields_exec_kill[];
+extern const struct api_field api_fields_pty[];
 extern const struct api_field api_fields_file_read[];
 extern const struct api_field api_fields_file_write[];
 extern const struct api_field api_fields_account_create[];

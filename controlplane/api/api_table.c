@@ -99,6 +99,16 @@ static const struct api_row rows[] = {
 		API_SCOPE_USE, API_SANDBOX, 200, api_fields_exec_kill,
 		"Send a signal to a command that runs, foreground or background, and to all it started.",
 		"`{id, signal}`: that the signal was sent. How the command ends is told by `exec.get`."},
+	[API_PTY] = {API_PTY, "pty", API_GET, "/v1/sandboxes/{id}/pty", API_SCOPE_USE,
+		API_SANDBOX | API_SOCKET, 101, api_fields_pty,
+		"Start a command with a terminal, or attach to one.",
+		"Binary messages are bytes, both ways. Text messages are JSON. The client's: `{resize: "
+		"{rows, cols}}`, `{signal: \"INT\"}`. The service's: first `{start: {id, offset}}`, which "
+		"names the command and the byte of its output that comes next; `{gap: {dropped_bytes}}`; "
+		"and in the end `{exit: …}`, as of `exec.output`, or `{error: …}`. Closing detaches: the "
+		"command goes on and is like any other background one, with `tty` true. While a client is "
+		"behind the command waits, unless another one reads faster.",
+		.subprotocol = "paddock.pty.v1"},
 	[API_FILE_READ] = {API_FILE_READ, "file.read", API_GET, "/v1/sandboxes/{id}/files",
 		API_SCOPE_READ, API_SANDBOX | API_RAW_ANSWER, 200, api_fields_file_read,
 		"Read a file, or list a directory.",

@@ -122,6 +122,7 @@ enum op_ret op_exec_get(struct op_call *call);
 enum op_ret op_exec_output(struct op_call *call);
 enum op_ret op_exec_stdin(struct op_call *call);
 enum op_ret op_exec_kill(struct op_call *call);
+enum op_ret op_pty(struct op_call *call);
 enum op_ret op_file_read(struct op_call *call);
 enum op_ret op_file_write(struct op_call *call);
 enum op_ret op_service_info(struct op_call *call);

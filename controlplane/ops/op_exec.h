@@ -18,11 +18,11 @@ enum op_ret op_exec_background(
 	struct op_call *call, struct sandbox *sb, const struct sandbox_exec_spec *spec);
 
 /*
- * The record of the command that {eid} names in the sandbox that {id} does, as op_find_sandbox()
- * has it. *ret_sb is NULL where the sandbox has ended. ERR_NOT_FOUND.
+ * The record of command @eid in the sandbox that {id} names, as op_find_sandbox() has it. *ret_sb
+ * is NULL where the sandbox has ended. ERR_NOT_FOUND.
  */
-int op_find_exec(
-	struct op_call *call, struct sandbox **ret_sb, struct store_exec *ret, struct err *err);
+int op_find_exec(struct op_call *call, const char *eid, struct sandbox **ret_sb,
+	struct store_exec *ret, struct err *err);
 
 /* op_exec_output() as a stream of events; @sb NULL: from the record alone. */
 enum op_ret op_exec_follow(struct op_call *call, struct sandbox *sb, const struct store_exec *row);

@@ -20,11 +20,10 @@ static int refuse_exec(const char *text, struct err *err)
 	return err_set(err, ERR_NOT_FOUND, "there is no command \"%s\"", text);
 }
 
-int op_find_exec(
-	struct op_call *call, struct sandbox **ret_sb, struct store_exec *ret, struct err *err)
+int op_find_exec(struct op_call *call, const char *eid, struct sandbox **ret_sb,
+	struct store_exec *ret, struct err *err)
 {
 	_cleanup_store_sandbox_ struct store_sandbox *ended = NULL;
-	const char *eid = api_args_text(&call->args, "eid");
 	struct sandbox *sb = op_find_sandbox(call, &ended, err);
 
 	if (!sb && !ended) {
@@ -44,7 +43,7 @@ int op_find_exec(
 static int find_running(
 	struct op_call *call, struct sandbox **ret_sb, struct store_exec *ret, struct err *err)
 {
-	if (op_find_exec(call, ret_sb, ret, err) != 0) {
+	if (op_find_exec(call, api_args_text(&call->args, "eid"), ret_sb, ret, err) != 0) {
 		return -1;
 	}
 	if (!*ret_sb || ret->state != STORE_EXEC_RUNNING) {
@@ -162,7 +161,7 @@ enum op_ret op_exec_get(struct op_call *call)
 	struct sandbox *sb;
 	struct err err;
 
-	if (op_find_exec(call, &sb, &row, &err) != 0) {
+	if (op_find_exec(call, api_args_text(&call->args, "eid"), &sb, &row, &err) != 0) {
 		return op_fail(call, &err);
 	}
 	struct waiting *waiting = xnew(struct waiting);

@@ -236,7 +236,7 @@ enum op_ret op_exec_output(struct op_call *call)
 	struct sandbox *sb;
 	struct err err;
 
-	if (op_find_exec(call, &sb, &row, &err) != 0) {
+	if (op_find_exec(call, api_args_text(&call->args, "eid"), &sb, &row, &err) != 0) {
 		return op_fail(call, &err);
 	}
 	if (!row.is_background && row.state == STORE_EXEC_RUNNING) {

@@ -36,6 +36,7 @@ static const op_fn handlers[] = {
 	[API_EXEC_OUTPUT] = op_exec_output,
 	[API_EXEC_STDIN] = op_exec_stdin,
 	[API_EXEC_KILL] = op_exec_kill,
+	[API_PTY] = op_pty,
 	[API_FILE_READ] = op_file_read,
 	[API_FILE_WRITE] = op_file_write,
 	[API_SERVICE_INFO] = op_service_info,

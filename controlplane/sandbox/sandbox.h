@@ -205,6 +205,8 @@ struct sandbox_call;
 void sandbox_call_cancel(struct sandbox_call *call);
 /* The caller is gone: cancels, and no callback comes any more. */
 void sandbox_call_abandon(struct sandbox_call *call);
+/* The same, but it goes on to its end. */
+void sandbox_call_leave(struct sandbox_call *call);
 
 /* Keeps the outputs, up to the cap, until the command ends. */
 struct sandbox_call *sandbox_exec(struct sandbox *sb, const struct sandbox_exec_spec *spec,

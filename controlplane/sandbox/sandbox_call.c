@@ -66,6 +66,12 @@ void sandbox_call_cancel(struct sandbox_call *call)
 	}
 }
 
+void sandbox_call_leave(struct sandbox_call *call)
+{
+	loop_assert();
+	call->is_abandoned = true;
+}
+
 void sandbox_call_abandon(struct sandbox_call *call)
 {
 	call->is_abandoned = true;
