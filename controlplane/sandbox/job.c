@@ -279,9 +279,6 @@ static int check_start(struct sandbox *sb, struct err *err)
 	if (call_check(sb, err) != 0) {
 		return -1;
 	}
-	if (!sb->guest->ops->job_start) {
-		return err_set(err, ERR_UNAVAILABLE, "the agent has no background commands");
-	}
 	if (sb->job_count >= JOBS_RUNNING_MAX) {
 		return err_set(err, ERR_RATE,
 			"%d background commands run in this sandbox, which is the limit: wait for "

@@ -11,7 +11,7 @@
  * that a sandbox may have under way, so that the others find room.
  */
 
-#define WAITING_READS_MAX 32
+#define WAITING_READS_MAX 16
 
 struct job_call {
 	struct sandbox_call call;
@@ -108,9 +108,6 @@ struct sandbox_call *sandbox_job_read(struct sandbox *sb, const struct guest_rea
 
 static int check_runs(struct sandbox *sb, const char *exec_id, struct err *err)
 {
-	if (call_check(sb, err) != 0) {
-		return -1;
-	}
 	return exec_record_find(sb, exec_id)
 		       ? 0
 		       : err_set(err, ERR_CONFLICT, "command %s has ended", exec_id);
@@ -128,7 +125,7 @@ static struct job_call *job_call_new(guest_done_fn done, void *arg)
 struct sandbox_call *sandbox_job_input(struct sandbox *sb, const char *exec_id, struct pipe *input,
 	bool closes, guest_done_fn done, void *arg, struct err *err)
 {
-	if (check_runs(sb, exec_id, err) != 0) {
+	if (call_check(sb, err) != 0 || check_runs(sb, exec_id, err) != 0) {
 		return NULL;
 	}
 	struct job_call *job = job_call_new(done, arg);
@@ -140,7 +137,7 @@ struct sandbox_call *sandbox_job_input(struct sandbox *sb, const char *exec_id, 
 struct sandbox_call *sandbox_job_resize(struct sandbox *sb, const char *exec_id, unsigned rows,
 	unsigned cols, guest_done_fn done, void *arg, struct err *err)
 {
-	if (check_runs(sb, exec_id, err) != 0) {
+	if (call_check(sb, err) != 0 || check_runs(sb, exec_id, err) != 0) {
 		return NULL;
 	}
 	struct job_call *job = job_call_new(done, arg);
@@ -152,7 +149,7 @@ struct sandbox_call *sandbox_job_resize(struct sandbox *sb, const char *exec_id,
 struct sandbox_call *sandbox_exec_signal(struct sandbox *sb, const char *exec_id, int signal,
 	guest_done_fn done, void *arg, struct err *err)
 {
-	if (check_runs(sb, exec_id, err) != 0) {
+	if (call_check_urgent(sb, err) != 0 || check_runs(sb, exec_id, err) != 0) {
 		return NULL;
 	}
 	struct job_call *job = job_call_new(done, arg);

@@ -161,7 +161,7 @@ void jobs_sync(struct sandbox *sb)
 	struct err err;
 
 	if (!sb->is_job_list_due || sb->is_job_list_going || sb->state != SANDBOX_RUNNING ||
-		!channel_is_ready(sb) || !sb->guest->ops->job_list) {
+		!channel_is_ready(sb)) {
 		return;
 	}
 	struct listing *listing = xnew(struct listing);

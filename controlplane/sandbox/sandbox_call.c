@@ -1,24 +1,36 @@
 #include "sandbox/sandbox_call.h"
 
-int call_check(struct sandbox *sb, struct err *err)
+/* A channel has only so many streams, and a background command has one for as long as it runs. */
+static unsigned calls_max(const struct sandbox *sb)
+{
+	return MIN(SANDBOX_CALLS_MAX, SANDBOX_STREAMS_MAX - sb->job_count);
+}
+
+int call_check_urgent(struct sandbox *sb, struct err *err)
 {
 	loop_assert();
-	if (sandbox_check_running(sb, err) != 0) {
-		return -1;
-	}
-	if (sb->call_count >= SANDBOX_CALLS_MAX) {
-		return err_set(err, ERR_RATE,
-			"%d operations are under way in this sandbox, which is the limit: wait for "
-			"one to end, or kill a command",
-			SANDBOX_CALLS_MAX);
-	}
-	if (pause_check(sb, err) != 0) {
+	if (sandbox_check_running(sb, err) != 0 || pause_check(sb, err) != 0) {
 		return -1;
 	}
 	if (!channel_is_ready(sb)) {
 		return err_set(err, ERR_UNAVAILABLE, "the guest's agent is not answering");
 	}
 	return 0;
+}
+
+int call_check(struct sandbox *sb, struct err *err)
+{
+	loop_assert();
+	if (sandbox_check_running(sb, err) != 0) {
+		return -1;
+	}
+	if (sb->call_count >= calls_max(sb)) {
+		return err_set(err, ERR_RATE,
+			"%u operations are under way in this sandbox, which is the limit: wait for "
+			"one to end",
+			calls_max(sb));
+	}
+	return call_check_urgent(sb, err);
 }
 
 void call_begin(struct sandbox *sb, struct sandbox_call *call, struct guest_call *guest_call)

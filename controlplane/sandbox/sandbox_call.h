@@ -26,6 +26,8 @@ struct sandbox_call {
 
 /* May one more begin? */
 int call_check(struct sandbox *sb, struct err *err);
+/* The same for what ends others: however many there are. */
+int call_check_urgent(struct sandbox *sb, struct err *err);
 /* The guest took it. */
 void call_begin(struct sandbox *sb, struct sandbox_call *call, struct guest_call *guest_call);
 /*

@@ -25,8 +25,9 @@
 
 /* Guest operations at a time in one sandbox. The agent has room for some more: a command must be
  * possible to kill when no other can be begun. */
-#define SANDBOX_CALLS_MAX   48
-#define SANDBOX_OUTPUT_CAPS 8 /* times exec_output_cap: exec_outputs_cap where none is given */
+#define SANDBOX_CALLS_MAX   48u
+#define SANDBOX_STREAMS_MAX 56u /* the same, with the waits for background commands */
+#define SANDBOX_OUTPUT_CAPS 8   /* times exec_output_cap: exec_outputs_cap where none is given */
 #define SANDBOX_EXTENDS_MAX 16
 
 /* Who uses the one configure call that a channel may have under way. */

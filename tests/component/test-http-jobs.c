@@ -440,7 +440,7 @@ static void test_who_follows_and_leaves_stops_nothing(void **state)
 
 static void test_readers_that_wait_leave_room_for_others(void **state)
 {
-	struct client *clients[32];
+	struct client *clients[16];
 
 	(void)state;
 	new_sandbox();

@@ -528,22 +528,40 @@ static void test_no_more_run_at_a_time_than_the_limit(void **state)
 	struct err err;
 
 	(void)state;
+	const char *last = NULL;
+
 	for (int i = 0; i < 32; i++) {
-		start(w, id, "hang");
+		last = start(w, id, "hang");
 	}
 	assert_null(begin(w, id, "hang", &refused, &err));
 	assert_int_equal(err.kind, ERR_RATE);
 	assert_err_says(&err, "wait for one to end, or kill one");
-	/* What is refused leaves nothing, and other operations go on. */
+	/* What is refused leaves nothing, and other operations go on, as many as there is room for.
+	 */
 	struct store_exec_list list;
 
 	assert_ok(sandbox_execs(w->all, id, &list, &err), &err);
 	assert_int_equal(list.count, 32);
 	store_exec_list_fini(&list);
+	static struct world_answer answers[24];
 	struct world_answer answer;
 
-	world_exec(w, id, "true", &answer);
-	assert_int_equal(answer.exit_code, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+		world_exec_start(w, id, "hang", &answers[i]);
+	}
+	/* One more would have no stream. */
+	const struct sandbox_exec_spec spec = {.command = "true"};
+
+	assert_null(sandbox_exec(world_find(w, id), &spec, world_on_exec, &answer, &err));
+	assert_int_equal(err.kind, ERR_RATE);
+	assert_err_says(&err, "24 operations");
+	/* But to end one is possible. */
+	struct world_answer killed = {0};
+
+	assert_non_null(
+		sandbox_exec_signal(world_find(w, id), last, 9, world_on_done, &killed, &err));
+	WORLD_UNTIL(w, killed.count == 1 && is_state(w, id, last, STORE_EXEC_EXITED));
+	assert_int_equal(killed.kind, ERR_NONE);
 	world_free(w);
 }
 
