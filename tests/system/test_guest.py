@@ -103,7 +103,7 @@ class Commands(SystemTest):
         self.assertTrue(result["truncated"])
         self.assertEqual(result["exit_code"], 3)
         self.assertGreater(len(result["stdout"]), 1 << 20)
-        self.assertLessEqual(len(result["stdout"]), 2 << 20)
+        self.assertEqual(result["stdout_omitted_bytes"], 5000000 - (2 << 20))
 
     def test_quotes_newlines_and_unicode_reach_the_command(self):
         text = "a'b\"c\\d\n$HOME `x` \t ☃ 日本"
