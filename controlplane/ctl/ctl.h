@@ -144,6 +144,7 @@ int ctl_one(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv)
 int ctl_extend(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_destroy(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_exec(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
+int ctl_shell(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_ps(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_output(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);
 int ctl_input(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv);

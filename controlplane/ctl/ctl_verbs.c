@@ -19,6 +19,14 @@ const struct ctl_verb ctl_verbs[] = {
 		"time; 125: it could not be run, or how it\nended isn't known; 126 and 127: "
 		"there is no such program, or it can't be run. In the background its id\nis "
 		"printed, for output, input, kill, wait and ps.\n"},
+	{NULL, "shell", "ID [--] [COMMAND [ARG...]]",
+		"Opens a shell, or runs a command, on a terminal in the sandbox; exits with its "
+		"status. Without a terminal of ours it is a shell on plain pipes",
+		API_PTY, false, ctl_shell,
+		"  --attach EID           Comes back to one that was detached, and what it wrote "
+		"last\n"
+		"\nCtrl-P Ctrl-Q detaches: the shell goes on. Exit status: as with exec; 0 when "
+		"detached.\n"},
 	{NULL, "ps", "ID", "Shows the commands that run and the last ones that ended, newest first",
 		API_EXEC_LIST, false, ctl_ps},
 	{NULL, "output", "ID EID",
