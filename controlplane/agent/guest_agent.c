@@ -89,6 +89,7 @@ static int on_ready(void *arg, const uint8_t *body, size_t len, struct err *err)
 	}
 	agent->has_hello = true;
 	rpc_ready(&agent->rpc);
+	guest_clock_ready(&agent->clock, agent->hello.features);
 	set_state(agent, GUEST_READY, NULL);
 	return 0;
 }
@@ -104,6 +105,7 @@ static void on_lost(void *arg, const struct err *err)
 {
 	struct agent *agent = arg;
 
+	guest_clock_lost(&agent->clock);
 	rpc_lost(&agent->rpc, err);
 	if (!agent->is_closed) {
 		set_state(agent, GUEST_DOWN, err);
@@ -141,7 +143,8 @@ static struct guest *agent_open(struct guest_driver *driver, const char *agent_s
 	if (console_socket) {
 		agent->console = console_new(self->loop, console_socket);
 	}
-	self->guests++;
+	guest_clock_init(&agent->clock, &agent->rpc);
+	TAILQ_INSERT_TAIL(&self->guests, agent, link);
 	return &agent->guest;
 }
 
@@ -163,8 +166,9 @@ static void agent_close(struct guest *guest)
 	}
 	agent->is_closed = true;
 	agent->state = GUEST_DOWN;
-	agent->driver->guests--;
+	TAILQ_REMOVE(&agent->driver->guests, agent, link);
 	rpc_close(&agent->rpc);
+	guest_clock_fini(&agent->clock);
 	chan_free(steal_ptr(&agent->chan));
 	console_free(steal_ptr(&agent->console));
 	loop_defer(agent->driver->loop, free_later, agent);
@@ -234,6 +238,16 @@ static const struct guest_driver_ops agent_ops = {
 	.job_forget = agent_job_forget,
 };
 
+static void on_wall_set(void *arg)
+{
+	struct agent_driver *driver = arg;
+	struct agent *agent;
+
+	TAILQ_FOREACH (agent, &driver->guests, link) {
+		guest_clock_look(&agent->clock);
+	}
+}
+
 struct guest_driver *guest_agent_driver_new(struct loop *loop, const struct guest_timing *timing)
 {
 	struct agent_driver *driver = xnew(struct agent_driver);
@@ -241,6 +255,8 @@ struct guest_driver *guest_agent_driver_new(struct loop *loop, const struct gues
 	driver->driver.ops = &agent_ops;
 	driver->loop = loop;
 	driver->timing = timing ? *timing : guest_timing_default;
+	driver->wall = wall_watch_new(loop, on_wall_set, driver);
+	TAILQ_INIT(&driver->guests);
 	return &driver->driver;
 }
 
@@ -249,7 +265,8 @@ void guest_agent_driver_free(struct guest_driver *driver)
 	if (driver) {
 		struct agent_driver *self = container_of(driver, struct agent_driver, driver);
 
-		ASSERT(self->guests == 0);
+		ASSERT(TAILQ_EMPTY(&self->guests));
+		wall_watch_free(self->wall);
 		free(self);
 	}
 }

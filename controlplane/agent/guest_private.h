@@ -12,24 +12,29 @@
 
 #include "agent/guest.h"
 #include "agent/guest_agent.h"
+#include "agent/guest_clock.h"
 #include "agent/request.h"
 #include "agent/rpc.h"
+#include "loop/wall.h"
 
 struct agent_driver {
 	struct guest_driver driver;
 	struct loop *loop;
 	struct guest_timing timing;
-	unsigned guests; /* open */
+	struct wall_watch *wall;
+	TAILQ_HEAD(, agent) guests; /* open */
 };
 
 struct agent {
-	struct guest guest;
+	struct guest guest; /* first */
+	TAILQ_ENTRY(agent) link;
 	struct agent_driver *driver;
 	struct guest_hooks hooks;
 	enum guest_state state;
 	struct chan *chan;
 	struct rpc rpc;
 	struct console *console; /* NULL: none */
+	struct guest_clock clock;
 	bool has_hello;
 	bool is_closed;
 	struct guest_hello hello;

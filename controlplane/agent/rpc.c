@@ -361,6 +361,9 @@ static int decode_end(struct call_end *end, const uint8_t *body, size_t len)
 			end->offset = msg_u64(&r, &f);
 			end->has_offset = true;
 			break;
+		case MSG_REALTIME_NS:
+			end->realtime_ns = msg_u64(&r, &f);
+			break;
 		default:
 			r.bad = r.bad || (f.tag & MSG_CRITICAL) != 0;
 			break;

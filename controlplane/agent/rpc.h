@@ -44,6 +44,7 @@ struct call_end {
 	uint64_t bytes;
 	bool has_offset;
 	uint64_t offset;
+	uint64_t realtime_ns; /* 0: not told */
 };
 
 /* Each may be NULL but done. Those with an error value return -1 when the guest broke the rules. */

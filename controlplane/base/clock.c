@@ -27,11 +27,16 @@ uint64_t clock_monotonic_ms(void)
 	return clock_monotonic_us() / 1000;
 }
 
-int64_t clock_wall_ms(void)
+int64_t clock_wall_us(void)
 {
 	struct timespec ts = read_clock(CLOCK_REALTIME);
 
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000 + test_wall_ms;
+	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000 + test_wall_ms * 1000;
+}
+
+int64_t clock_wall_ms(void)
+{
+	return clock_wall_us() / 1000;
 }
 
 const char *clock_format(int64_t wall_ms, char out[CLOCK_TEXT_BYTES])

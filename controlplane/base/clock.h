@@ -20,6 +20,7 @@ uint64_t clock_monotonic_ms(void);
 uint64_t clock_monotonic_us(void);
 /* CLOCK_REALTIME, since the epoch. Expiries are kept in this. */
 int64_t clock_wall_ms(void);
+int64_t clock_wall_us(void);
 
 #define CLOCK_TEXT_BYTES 32
 /* "2026-01-31T12:00:00.250Z"; returns @out. */

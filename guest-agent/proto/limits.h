@@ -61,3 +61,4 @@
 #define PROTO_PARTIAL_FRAME_MS 1000u  /* guest: an unfinished frame with no new byte is given up */
 #define PROTO_SILENCE_MAX_MS   20000u /* guest: while a command is held before its program */
 #define PROTO_EXEC_GRACE_MS    2000u  /* default time between SIGTERM and SIGKILL */
+#define PROTO_CLOCK_STEP_MS    50u /* guest: its wall clock is set at once beyond it, else slewed */

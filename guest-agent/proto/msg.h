@@ -61,9 +61,10 @@
 	X(48, REALTIME_NS, u64) /* wall clock now, since the epoch */                              \
 	X(49, ENTROPY, bytes)   /* credited to the kernel, then reseeded */                        \
 	X(50, HOSTNAME, text)                                                                      \
-	X(51, DEADLINE_MS, u64) /* power off after this from now; 0: never */                      \
-	X(52, CA, bytes)        /* PEM, trusted beside the image's own */                          \
-	X(53, ENV_RESET, u32)   /* 1: forget earlier ENV before taking these */                    \
+	X(51, DEADLINE_MS, u64)    /* power off after this from now; 0: never */                   \
+	X(52, CA, bytes)           /* PEM, trusted beside the image's own */                       \
+	X(53, ENV_RESET, u32)      /* 1: forget earlier ENV before taking these */                 \
+	X(54, CLOCK_SHIFT_NS, u64) /* moves the wall clock; two's complement */                    \
 	/* STARTED */                                                                              \
 	X(64, PID, u32)                                                                            \
 	/* END, ABORT */                                                                           \
@@ -96,6 +97,7 @@ enum proto_feature {
 	PROTO_FEATURE_RESIZE = 1u << 1, /* the root file system was grown to the disk */
 	PROTO_FEATURE_JOBS = 1u << 2,   /* SIGNAL, JOB_*; ID, SHELL and TAIL_CAP in EXEC */
 	PROTO_FEATURE_PTY = 1u << 3,    /* MSG_EXEC_TTY in JOB_START */
+	PROTO_FEATURE_CLOCK = 1u << 4,  /* CLOCK_SHIFT_NS in CONFIGURE, REALTIME_NS in its END */
 };
 
 enum msg_exec_flag {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/timex.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,14 +24,50 @@
 #define IMAGE_BUNDLE   "/etc/ssl/certs/ca-certificates.crt"
 #define PADDOCK_BUNDLE "/etc/ssl/certs/paddock-bundle.crt"
 
+#define NS_PER_SECOND 1000000000
+#define STEP_NS       ((int64_t)PROTO_CLOCK_STEP_MS * 1000000)
+
 /* ---- single settings: 0 or -1 and errno ----------------------------------------------------- */
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_REALTIME, &at);
+	return (uint64_t)at.tv_sec * NS_PER_SECOND + (uint64_t)at.tv_nsec;
+}
+
+static bool is_small(int64_t shift_ns)
+{
+	return shift_ns <= STEP_NS && shift_ns >= -STEP_NS;
+}
 
 static int set_clock(uint64_t ns)
 {
 	struct timespec at = {
-		.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+		.tv_sec = (time_t)(ns / NS_PER_SECOND), .tv_nsec = (long)(ns % NS_PER_SECOND)};
 
-	return options.owns_machine ? clock_settime(CLOCK_REALTIME, &at) : 0;
+	if (!options.owns_machine || is_small((int64_t)(ns - realtime_ns()))) {
+		return 0;
+	}
+	return clock_settime(CLOCK_REALTIME, &at);
+}
+
+static int shift_clock(int64_t ns)
+{
+	struct timex t = {0};
+
+	if (is_small(ns)) {
+		t.modes = ADJ_OFFSET_SINGLESHOT;
+		t.offset = (long)(ns / 1000);
+	} else {
+		int64_t seconds = ns / NS_PER_SECOND - (ns % NS_PER_SECOND < 0);
+
+		t.modes = ADJ_SETOFFSET | ADJ_NANO;
+		t.time.tv_sec = (time_t)seconds;
+		t.time.tv_usec = (suseconds_t)(ns - seconds * NS_PER_SECOND);
+	}
+	return options.owns_machine && adjtimex(&t) < 0 ? -1 : 0;
 }
 
 static int add_entropy(const uint8_t *data, size_t len)
@@ -116,6 +153,7 @@ static const char *check_field(struct msg_reader *r, const struct msg_field *f)
 
 	switch (f->tag & ~MSG_CRITICAL) {
 	case MSG_REALTIME_NS:
+	case MSG_CLOCK_SHIFT_NS:
 	case MSG_DEADLINE_MS:
 		msg_u64(r, f);
 		return NULL;
@@ -146,6 +184,8 @@ static const char *apply_field(struct msg_reader *r, const struct msg_field *f)
 	switch (f->tag & ~MSG_CRITICAL) {
 	case MSG_REALTIME_NS:
 		return set_clock(msg_u64(r, f)) == 0 ? NULL : "clock";
+	case MSG_CLOCK_SHIFT_NS:
+		return shift_clock((int64_t)msg_u64(r, f)) == 0 ? NULL : "clock";
 	case MSG_DEADLINE_MS:
 		return deadman_set(msg_u64(r, f)) == 0 ? NULL : "deadline";
 	case MSG_ENTROPY:
@@ -165,7 +205,7 @@ static const char *apply_field(struct msg_reader *r, const struct msg_field *f)
 
 static bool is_known(uint16_t tag)
 {
-	return (tag >= MSG_REALTIME_NS && tag <= MSG_ENV_RESET) || tag == MSG_ENV;
+	return (tag >= MSG_REALTIME_NS && tag <= MSG_CLOCK_SHIFT_NS) || tag == MSG_ENV;
 }
 
 /* False when the stream has been ended with the reason. */
@@ -216,6 +256,7 @@ static void configure_start(struct stream *s, const uint8_t *body, size_t len)
 			return;
 		}
 	}
+	ok.realtime_ns = realtime_ns();
 	stream_end(s, &ok);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "proto/msg.h"
 #include "src/util.h"
 
 struct facts facts;
@@ -34,6 +35,7 @@ const char *facts_boot_id(void)
 
 void facts_init(void)
 {
+	facts.features = PROTO_FEATURE_CLOCK;
 	if (util_read_text("/etc/paddock-image", facts.image, sizeof facts.image) > 0) {
 		facts.image[strcspn(facts.image, "\n")] = '\0';
 	}

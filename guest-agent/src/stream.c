@@ -191,6 +191,9 @@ static void put_end(uint32_t id, const struct stream_result *r)
 	if (r->has_offset) {
 		msg_put_u64(&w, MSG_OFFSET, r->offset);
 	}
+	if (r->realtime_ns != 0) {
+		msg_put_u64(&w, MSG_REALTIME_NS, r->realtime_ns);
+	}
 	port_put(FRAME_END, 0, id, body, w.len);
 }
 

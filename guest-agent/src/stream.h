@@ -110,6 +110,7 @@ struct stream_result {
 	uint64_t bytes;
 	bool has_offset;
 	uint64_t offset;
+	uint64_t realtime_ns; /* 0: not told */
 };
 /* Sends END and frees the slot. The call has let go of its things. */
 void stream_end(struct stream *s, const struct stream_result *result);

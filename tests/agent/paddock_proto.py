@@ -31,6 +31,7 @@ TAGS = {
     "length": (36, "u64"), "size": (37, "u64"), "mtime_ns": (38, "u64"), "limit": (39, "u32"),
     "realtime_ns": (48, "u64"), "entropy": (49, "bytes"), "hostname": (50, "text"),
     "deadline_ms": (51, "u64"), "ca": (52, "bytes"), "env_reset": (53, "u32"),
+    "clock_shift_ns": (54, "u64"),
     "pid": (64, "u32"),
     "status": (80, "u32"), "errno": (81, "u32"), "text": (82, "text"), "exit_code": (83, "u32"),
     "signal": (84, "u32"), "end_flags": (85, "u32"), "out_bytes": (86, "u64"),

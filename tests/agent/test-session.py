@@ -159,6 +159,16 @@ class Session(AgentTest):
             self.assertEqual(result.status, INVALID, fields[1])
         self.assertEqual(self.host.run(command="echo $A").out, b"\n")
 
+    def test_configure_tells_the_time(self):
+        self.host.sync()
+        for fields in ((), (("realtime_ns", time.time_ns()),), (("clock_shift_ns", 2**64 - 7),)):
+            before = time.time_ns()
+            result = self.host.finish(self.host.call(CONFIGURE, *fields))
+            self.assertEqual(result.status, OK)
+            self.assertTrue(before <= result.realtime_ns <= time.time_ns())
+        result = self.host.finish(self.host.call(CONFIGURE, ("hostname", "-bad-")))
+        self.assertEqual(result.realtime_ns, 0)
+
     def test_unknown_fields_are_skipped_and_critical_ones_refused(self):
         self.host.sync()
         for kind, fields in ((EXEC, [("arg", "true")]), (CONFIGURE, []), (FILE_LIST, [("path", ".")])):

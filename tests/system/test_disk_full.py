@@ -173,6 +173,8 @@ class DiskFull(unittest.TestCase):
                  "it answers")
         self.assertEqual(client.shell(sandbox, "cat /workspace/before; wc -c </workspace/big")["stdout"],
                          f"before\n{300 * MIB}\n")
+        # Its clock stood, and is put right.
+        wait_for(lambda: abs(client.clock_ahead(sandbox)[0]) < 0.1, 30, "it knows the time", pause=1)
         self.assertEqual(client.call("POST", f"/v1/sandboxes/{sandbox}/restart", {}).status, 200)
         self.assertEqual(client.shell(sandbox, "cat /workspace/before")["stdout"], "before\n")
         client.destroy(sandbox)

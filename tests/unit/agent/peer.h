@@ -29,7 +29,7 @@ struct peer {
 	size_t in_len;
 	size_t in_used;
 	uint8_t nonce[FRAME_NONCE_BYTES];
-	uint64_t features; /* said in HELLO; at first all */
+	uint64_t features; /* said in HELLO; at first all but CLOCK */
 };
 
 void peer_init(struct peer *peer, struct loop *loop);

@@ -1,0 +1,83 @@
+"""The guest's wall clock is the host's, whatever happened to either."""
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+import unittest
+
+from paddock import LONG, ROOT, SystemTest, wait_for
+
+sys.path.insert(0, str(ROOT / "tests/agent"))
+import paddock_proto  # noqa: E402
+
+CLOSE_S = 0.1
+STOP_S = 61 if LONG else 12
+
+
+class Clocks(SystemTest):
+    waits = True
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.sandbox = cls.client.create(name="clock", temporary=False)["id"]
+
+    def assert_close(self):
+        ahead, doubt = self.client.clock_ahead(self.sandbox)
+        print(f"      {ahead * 1e3:+.1f} ms, give or take {doubt * 1e3:.1f}", flush=True)
+        self.assertLess(abs(ahead), CLOSE_S + doubt)
+
+    def answers(self):
+        return self.client.call("POST", f"/v1/sandboxes/{self.sandbox}/exec", {"args": ["/bin/true"]}).status == 200
+
+    def test_clocks_agree_from_the_start_on(self):
+        self.assert_close()
+        time.sleep(5)
+        self.assert_close()
+
+    def test_clocks_agree_after_the_guest_was_stopped(self):
+        pid = self.daemon.qemu_pid(self.sandbox)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(STOP_S)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_for(self.answers, 30, "it answers", pause=0.2)
+        self.assert_close()
+
+    @contextlib.contextmanager
+    def in_place_of_paddockd(self):
+        """A conversation with the agent; paddockd is back after it."""
+        self.daemon.terminate()
+        try:
+            with socket.socket(socket.AF_UNIX) as channel:
+                channel.connect(str(next(self.daemon.state.rglob("agent"))))
+                host = paddock_proto.Host(channel)
+                host.sync()
+                yield lambda *fields: host.finish(host.call(paddock_proto.CONFIGURE, *fields))
+        finally:
+            self.daemon.start_again()
+            self.client.port = self.daemon.port
+            wait_for(self.answers, 30, "it answers", pause=0.2)
+
+    def test_a_clock_that_went_wrong_is_set_right(self):
+        with self.in_place_of_paddockd() as configure:
+            def ahead(*fields):
+                return (configure(*fields).realtime_ns - time.time_ns()) / 1e9
+
+            was = ahead()
+            self.assertAlmostEqual(ahead(("clock_shift_ns", 300 * 10**9)), was + 300, delta=0.05)
+            self.assertAlmostEqual(ahead(("clock_shift_ns", 2**64 - 301 * 10**9)), was - 1, delta=0.05)
+            # Little by little, so that nobody sees time go back.
+            self.assertAlmostEqual(ahead(("clock_shift_ns", 2**64 - 40 * 10**6)), was - 1, delta=0.02)
+            time.sleep(10)
+            self.assertLess(ahead(), was - 1.001)
+            # A time that is off by what its way here may have taken isn't set.
+            self.assertAlmostEqual(ahead(("realtime_ns", time.time_ns() - 1030 * 10**6)), was - 1, delta=0.02)
+        self.assert_close()
+
+
+if __name__ == "__main__":
+    unittest.main()
