@@ -51,14 +51,30 @@ static struct sandbox_job *job_new(
 	return job;
 }
 
+struct sandbox_job *job_find(struct sandbox *sb, const char *id)
+{
+	struct sandbox_job *job;
+
+	TAILQ_FOREACH (job, &sb->jobs, link) {
+		if (strcmp(job_id(job), id) == 0) {
+			return job;
+		}
+	}
+	return NULL;
+}
+
 /* ---- ends ---- */
 
 void job_lose(struct sandbox_job *job, const char *why)
 {
 	struct exec_record *record = job->record;
+	struct store_exec row = job->tails;
 
+	job->tails = (struct store_exec){0};
+	row.state = STORE_EXEC_LOST;
+	row.error = xstrdup(why);
 	job_free(job);
-	exec_record_fail(record, STORE_EXEC_LOST, why);
+	exec_record_end(record, &row);
 }
 
 /* With what is known of its output by now. */
@@ -101,34 +117,11 @@ void jobs_lost(struct sandbox *sb)
 
 /* ---- the tail of what it said ---- */
 
-/* In order: @len more bytes of stdout or stderr. */
-static void add_run(struct store_exec *tails, bool is_stderr, size_t len)
-{
-	uint32_t run = (uint32_t)len << 1 | is_stderr;
-	unsigned char *at;
-
-	tails->runs = xrealloc(tails->runs, tails->runs_len + 4, 1);
-	at = tails->runs + tails->runs_len;
-	tails->runs_len += 4;
-	for (int i = 0; i < 4; i++) {
-		at[i] = (unsigned char)(run >> 8 * i);
-	}
-}
-
 static void on_tail_output(void *arg, int fd, const void *data, size_t len)
 {
 	struct sandbox_job *job = arg;
-	struct store_exec *tails = &job->tails;
-	struct store_tail *tail = fd == 1 ? &tails->out : &tails->err_out;
-	size_t room = job->sb->all->config.result_bytes - tails->out.len - tails->err_out.len;
-	size_t take = MIN(len, room);
 
-	if (take > 0) {
-		tail->bytes = xrealloc(tail->bytes, tail->len + take, 1);
-		memcpy(tail->bytes + tail->len, data, take);
-		tail->len += take;
-		add_run(tails, fd != 1, take);
-	}
+	job_tail_add(&job->tails, job->sb->all->config.result_bytes, fd, data, len);
 }
 
 /* What there is to know of it is known. */
@@ -258,10 +251,8 @@ static void on_started(void *arg, const struct guest_status *status, const struc
 		return;
 	}
 	err = call_error(job->sb, err, &better);
-	if (is_channels_fault(err)) {
-		/* It may run all the same. */
-		jobs_sync_due(job->sb);
-	}
+	/* It may run all the same. */
+	jobs_sync_due(job->sb);
 	void *fn_arg = job->arg;
 	char id[ID_BYTES];
 
@@ -349,6 +340,7 @@ void job_adopt(struct exec_record *record)
 void jobs_init(struct sandbox *sb)
 {
 	TAILQ_INIT(&sb->jobs);
+	job_tails_init(sb);
 }
 
 void jobs_fini(struct sandbox *sb)
@@ -359,4 +351,5 @@ void jobs_fini(struct sandbox *sb)
 		ASSERT(job->phase == JOB_UNSURE);
 		job_free(job);
 	}
+	job_tails_fini(sb);
 }

@@ -29,7 +29,7 @@ struct sandbox_job {
 	bool is_listed; /* by the list that comes in */
 	bool has_result;
 	struct guest_exec_result result;
-	struct store_exec tails; /* while they are read */
+	struct store_exec tails; /* of its output, as far as they have been read */
 	sandbox_job_fn fn;       /* who started it; NULL: has been told, or left */
 	void *arg;
 };
@@ -44,12 +44,23 @@ void jobs_fini(struct sandbox *sb);
 
 /* One that runs, says its row of before the daemon's restart. */
 void job_adopt(struct exec_record *record);
+struct sandbox_job *job_find(struct sandbox *sb, const char *id);
 /* Waits for its end, from now on; fine where that has been. */
 void job_wait_for_end(struct sandbox_job *job);
 /* Its record ends as lost; it is freed. */
 void job_lose(struct sandbox_job *job, const char *why);
 /* The machine ends, or has ended: so have they. */
 void jobs_lost(struct sandbox *sb);
+
+/* ---- job_tail.c ---- */
+
+void job_tails_init(struct sandbox *sb);
+void job_tails_fini(struct sandbox *sb);
+/* More of the tails, in order; what is beyond @cap bytes in all is left out. */
+void job_tail_add(struct store_exec *tails, size_t cap, int fd, const void *data, size_t len);
+/* The machine is about to end: reads for the records what commands have said last. @done comes
+ * from here where there is nothing to read, and soon in any case. */
+void jobs_take_tails(struct sandbox *sb, jobs_taken_fn done);
 
 /* ---- job_list.c ---- */
 

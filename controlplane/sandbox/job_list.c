@@ -30,18 +30,6 @@ static void log_job(struct sandbox *sb, const char *message, const struct err *e
 	}
 }
 
-static struct sandbox_job *find_job(struct sandbox *sb, const char *id)
-{
-	struct sandbox_job *job;
-
-	TAILQ_FOREACH (job, &sb->jobs, link) {
-		if (strcmp(job_id(job), id) == 0) {
-			return job;
-		}
-	}
-	return NULL;
-}
-
 struct listing {
 	struct sandbox *sb;
 	size_t count;
@@ -90,7 +78,7 @@ static void on_listed(void *arg, const struct guest_job *listed)
 	struct listing *listing = arg;
 	struct sandbox *sb = listing->sb;
 	enum job_word word = listed->is_running ? JOB_WORD_RUNNING : JOB_WORD_ENDED;
-	struct sandbox_job *job = find_job(sb, listed->id);
+	struct sandbox_job *job = job_find(sb, listed->id);
 	enum job_row row;
 
 	if (listing->count++ >= LISTED_MAX || !sb->guest || !id_is_valid(listed->id, ID_EXEC)) {

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "sandbox/held_uids.h"
+#include "sandbox/job.h"
 #include "sandbox/paths.h"
 #include "sandbox/sandbox_priv.h"
 
@@ -182,13 +183,18 @@ void sandbox_domain_ended(struct sandbox *sb, const char *reason)
 
 /* ---- undoing the plan ---- */
 
+static void on_tails_taken(struct sandbox *sb)
+{
+	channel_close(sb);
+	plan_answer(&sb->plan, NULL);
+}
+
 void sandbox_undo_channel(void *arg)
 {
 	struct sandbox *sb = arg;
 
 	evtimer_del(sb->boot_timer);
-	channel_close(sb);
-	plan_answer(&sb->plan, NULL);
+	jobs_take_tails(sb, on_tails_taken);
 }
 
 void sandbox_step_answered(void *arg, const struct err *err)

@@ -50,7 +50,9 @@ enum pause_state { PAUSE_NONE, PAUSE_STANDS, PAUSE_GOES };
 struct extend_request; /* extend.c */
 struct exec_record;    /* exec_records.c */
 struct sandbox_job;    /* job.c */
-struct strays_call;    /* strays.c */
+/* job_tail.c: the tails of all commands that run are there, or won't come. */
+typedef void (*jobs_taken_fn)(struct sandbox *sb);
+struct strays_call; /* strays.c */
 
 struct sandbox {
 	TAILQ_ENTRY(sandbox) link; /* sandboxes.live or .ended */
@@ -127,6 +129,9 @@ struct sandbox {
 	unsigned job_count;
 	bool is_job_list_due; /* the guest may have others than we know of */
 	bool is_job_list_going;
+	unsigned tails_pending; /* calls under way for them, job_tail.c */
+	jobs_taken_fn tails_done;
+	struct event *tails_timer;
 	unsigned waiting_reads; /* job_calls.c */
 };
 

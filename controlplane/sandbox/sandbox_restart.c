@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sandbox/job.h"
 #include "sandbox/sandbox_priv.h"
 
 /*
@@ -22,8 +23,8 @@
  * waits is told once that is written. A daemon that died in between does all of it once more: each
  * step is fine with having been done before, and nobody has been told anything yet.
  *
- * A guest that is asked to power off has STOP_GRACE_MS for it, which is for its disk's sake; in a
- * reset it isn't asked.
+ * What commands have said last is read for their records before that. A guest that is asked to
+ * power off has STOP_GRACE_MS for it, which is for its disk's sake; in a reset it isn't asked.
  */
 
 #define STOP_GRACE_MS  10000
@@ -91,12 +92,10 @@ static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 	kill_domain(arg);
 }
 
-static void run_stop(void *arg)
+static void stop_domain(struct sandbox *sb)
 {
-	struct sandbox *sb = arg;
 	struct err err;
 
-	sb->has_stopped = true;
 	if (sb->task == TASK_RESTART && channel_is_ready(sb) &&
 		sb->guest->ops->shutdown(sb->guest, on_shutdown, sb, &err)) {
 		sb->stop_phase = STOP_ASKED;
@@ -104,6 +103,14 @@ static void run_stop(void *arg)
 	} else {
 		kill_domain(sb);
 	}
+}
+
+static void run_stop(void *arg)
+{
+	struct sandbox *sb = arg;
+
+	sb->has_stopped = true;
+	jobs_take_tails(sb, stop_domain);
 }
 
 static void stop_stop(void *arg)

@@ -460,6 +460,101 @@ static void test_the_end_of_the_sandbox_is_that_of_its_commands(void **state)
 	world_free(w);
 }
 
+/* By turns, and then it goes on. */
+static bool chatter(void *arg, struct guest_call *call, const struct fake_exec *exec)
+{
+	(void)arg;
+	if (strcmp(exec->command, "chatter") != 0) {
+		return false;
+	}
+	fake_exec_output(call, 1, "one ", 4);
+	fake_exec_output(call, 2, "two ", 4);
+	fake_exec_output(call, 1, "three", 5);
+	return true;
+}
+
+static void expect_chatter(struct world *w, const char *id, const char *eid)
+{
+	struct store_exec row = record_of(w, id, eid);
+
+	assert_int_equal(row.state, STORE_EXEC_LOST);
+	/* The last ten bytes of thirteen. */
+	assert_int_equal(row.out.len, 6);
+	assert_memory_equal(row.out.bytes, " three", 6);
+	assert_int_equal(row.err_out.len, 4);
+	assert_memory_equal(row.err_out.bytes, "two ", 4);
+	assert_int_equal(row.out.total + row.err_out.total, 13);
+	assert_int_equal(row.runs_len, 12);
+	store_exec_fini(&row);
+}
+
+static void test_what_was_said_before_the_end_is_kept(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	struct world_answer answer = {0};
+	struct err err;
+
+	(void)state;
+	keep_results(w, 5, 10);
+	fake_guest_set_program(w->guests, chatter, NULL);
+	const char *first = start(w, id, "chatter");
+
+	assert_ok(sandbox_restart(world_find(w, id), &err), &err);
+	assert_non_null(sandbox_wait_ready(world_find(w, id), world_on_wait, &answer));
+	WORLD_UNTIL(w, answer.count == 1);
+	expect_chatter(w, id, first);
+	const char *second = start(w, id, "chatter");
+
+	sandbox_destroy(world_find(w, id), "deleted");
+	WORLD_UNTIL(w, !world_find(w, id));
+	expect_chatter(w, id, first);
+	expect_chatter(w, id, second);
+	world_free(w);
+}
+
+static void test_a_guest_that_is_silent_delays_its_end_by_little(void **state)
+{
+	static const enum fake_guest_op ops[] = {FAKE_GUEST_JOB_LIST, FAKE_GUEST_JOB_READ};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
+		struct world *w = world_new(NULL);
+		const char *id = world_running(w, NULL);
+
+		keep_results(w, 5, 10);
+		fake_guest_set_program(w->guests, chatter, NULL);
+		const char *eid = start(w, id, "chatter");
+
+		fake_guest_script(w->guests, ops[i], &(struct fake_script){.mode = FAKE_HOLD});
+		uint64_t begun_ms = real_ms();
+
+		sandbox_destroy(world_find(w, id), "deleted");
+		WORLD_UNTIL(w, !world_find(w, id));
+		assert_true(real_ms() - begun_ms >= 400);
+		assert_true(is_state(w, id, eid, STORE_EXEC_LOST));
+		world_free(w);
+	}
+}
+
+static void test_the_service_may_stop_while_tails_are_read(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+
+	(void)state;
+	keep_results(w, 5, 10);
+	fake_guest_set_program(w->guests, chatter, NULL);
+	start(w, id, "chatter");
+	fake_guest_script(w->guests, FAKE_GUEST_JOB_READ, &(struct fake_script){.mode = FAKE_HOLD});
+	sandbox_destroy(world_find(w, id), "deleted");
+	WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_JOB_READ) > 0);
+	world_stop(w);
+	world_start(w);
+	WORLD_UNTIL(w, !world_find(w, id));
+	world_free(w);
+}
+
 static void test_a_restart_of_the_sandbox_loses_them(void **state)
 {
 	struct world *w = world_new(NULL);
@@ -703,6 +798,9 @@ int main(void)
 		cmocka_unit_test(test_foreground_commands_of_before_are_lost),
 		cmocka_unit_test(test_the_end_of_the_sandbox_is_that_of_its_commands),
 		cmocka_unit_test(test_a_restart_of_the_sandbox_loses_them),
+		cmocka_unit_test(test_what_was_said_before_the_end_is_kept),
+		cmocka_unit_test(test_a_guest_that_is_silent_delays_its_end_by_little),
+		cmocka_unit_test(test_the_service_may_stop_while_tails_are_read),
 		cmocka_unit_test(test_a_machine_that_stops_loses_them),
 		cmocka_unit_test(test_rows_of_a_stopped_sandbox_are_settled_at_the_start),
 		cmocka_unit_test(test_no_more_run_at_a_time_than_the_limit),
