@@ -137,6 +137,17 @@ static void on_list_done(void *arg, const struct guest_status *status, const str
 	jobs_sync(sb);
 }
 
+/* ERR_CONFLICT: the agent is of before there were any. */
+static void not_asked(struct sandbox *sb, const struct err *err)
+{
+	if (err->kind == ERR_CONFLICT) {
+		sb->is_job_list_due = false;
+		lose_unlisted(sb);
+	} else {
+		log_job(sb, "background commands not listed, will retry", err);
+	}
+}
+
 void jobs_sync_due(struct sandbox *sb)
 {
 	sb->is_job_list_due = true;
@@ -161,8 +172,8 @@ void jobs_sync(struct sandbox *sb)
 		job->is_listed = false;
 	}
 	if (!sb->guest->ops->job_list(sb->guest, &hooks, &err)) {
-		log_job(sb, "background commands not listed, will retry", &err);
 		free(listing);
+		not_asked(sb, &err);
 		return;
 	}
 	sb->is_job_list_due = false;

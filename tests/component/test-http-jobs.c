@@ -438,6 +438,85 @@ static void test_who_follows_and_leaves_stops_nothing(void **state)
 	expect_text(get(eid, ""), "status", "running");
 }
 
+/* Far more than lies between a command and a client that doesn't read. */
+static bool flood(void *arg, struct guest_call *call, const struct fake_exec *exec)
+{
+	static char block[64 * 1024];
+
+	(void)arg;
+	if (strcmp(exec->command, "flood") != 0) {
+		return false;
+	}
+	memset(block, '#', sizeof block);
+	for (int i = 0; i < 256; i++) {
+		fake_exec_output(call, 1, block, sizeof block);
+	}
+	return true;
+}
+
+static size_t count_bytes(struct evbuffer *buffer, char wanted)
+{
+	size_t len = evbuffer_get_length(buffer);
+	const char *bytes = len ? (const char *)evbuffer_pullup(buffer, -1) : "";
+	size_t count = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		count += bytes[i] == wanted;
+	}
+	return count;
+}
+
+static void test_a_reader_that_is_behind_holds_the_command_up(void **state)
+{
+	(void)state;
+	new_sandbox();
+	fake_guest_set_program(h->w->guests, flood, NULL);
+	fake_guest_set_ring(h->w->guests, 100 * 1024);
+	_cleanup_free_ char *slow = start("cat", ",\"keep_stdin\":true");
+	struct client *c = client_new(h);
+	_cleanup_free_ char *path = path_of(slow, "/output");
+
+	/* It follows before there is anything. */
+	client_request(c, "GET", path, h->key, "Accept: text/event-stream\r\n", NULL, NULL, 0);
+	WORLD_UNTIL(h->w, fake_guest_calls(h->w->guests, FAKE_GUEST_JOB_READ) == 1);
+	world_run(h->w, 20);
+	static char block[64 * 1024];
+	unsigned sent = 0;
+
+	memset(block, '#', sizeof block);
+	_cleanup_free_ char *input = path_of(slow, "/stdin");
+
+	/* cat gives back what it gets, as far as that is taken from it. */
+	for (; sent < 512 && fake_guest_job(h->w->guests, sandbox_id, slow)->held == 0; sent++) {
+		http_request(h, "POST", input, h->key, NULL, "application/octet-stream", block,
+			sizeof block);
+	}
+	assert_true(sent < 512);
+	size_t held = fake_guest_job(h->w->guests, sandbox_id, slow)->held;
+
+	world_run(h->w, 50);
+	assert_int_equal(fake_guest_job(h->w->guests, sandbox_id, slow)->held, held);
+	/* Now it reads: all comes, and nothing is missing. */
+	size_t count = 0;
+
+	while (count < sent * sizeof block) {
+		client_poll(c);
+		world_turn(h->w);
+		count = count_bytes(c->in, '#');
+	}
+	assert_int_equal(count, sent * sizeof block);
+	assert_true(evbuffer_search(c->in, "event: gap", 10, NULL).pos < 0);
+	assert_int_equal(fake_guest_job(h->w->guests, sandbox_id, slow)->held, 0);
+	client_free(c);
+	/* Without a reader nothing waits: the ring drops, and says so. */
+	_cleanup_free_ char *free_one = start("flood", "");
+
+	assert_int_equal(fake_guest_job(h->w->guests, sandbox_id, free_one)->held, 0);
+	struct answer *a = get(free_one, "/output?limit=1");
+
+	expect_text(a, "dropped_bytes", "16674816");
+}
+
 static void test_readers_that_wait_leave_room_for_others(void **state)
 {
 	struct client *clients[16];
@@ -488,6 +567,7 @@ int main(void)
 		T(test_a_stream_follows_to_the_end),
 		T(test_a_stream_tells_gaps_and_losses),
 		T(test_who_follows_and_leaves_stops_nothing),
+		T(test_a_reader_that_is_behind_holds_the_command_up),
 		T(test_readers_that_wait_leave_room_for_others),
 #undef T
 	};
