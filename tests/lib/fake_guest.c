@@ -233,6 +233,10 @@ static void on_body(void *arg)
 		return;
 	}
 	pipe_read_buffer(call->body, call->bytes, SIZE_MAX);
+	if (call->channel->fake->discards) {
+		call->channel->fake->discarded_bytes += evbuffer_get_length(call->bytes);
+		evbuffer_drain(call->bytes, evbuffer_get_length(call->bytes));
+	}
 	if (!pipe_is_end(call->body)) {
 		return;
 	}

@@ -67,6 +67,10 @@ void fake_guest_drop(struct fake_guest *fake, const char *id, int back_ms);
 /* A hostile guest: it goes on with what is cancelled, to the end. */
 void fake_guest_ignore_cancel(struct fake_guest *fake);
 
+/* What is put from now on is counted and thrown away, for more than a test has memory for. */
+void fake_guest_discard(struct fake_guest *fake);
+uint64_t fake_guest_discarded(const struct fake_guest *fake);
+
 size_t fake_guest_open_count(const struct fake_guest *fake);
 size_t fake_guest_call_count(const struct fake_guest *fake);
 

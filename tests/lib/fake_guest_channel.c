@@ -243,6 +243,16 @@ static struct guest_call *fake_shutdown(
 	return call;
 }
 
+void fake_guest_discard(struct fake_guest *fake)
+{
+	fake->discards = true;
+}
+
+uint64_t fake_guest_discarded(const struct fake_guest *fake)
+{
+	return fake->discarded_bytes;
+}
+
 void fake_guest_ignore_cancel(struct fake_guest *fake)
 {
 	fake->ignores_cancel = true;

@@ -124,6 +124,8 @@ struct fake_guest {
 	int hello_ms;
 	bool ignores_cancel;
 	size_t ring_bytes;
+	bool discards;
+	uint64_t discarded_bytes;
 	TAILQ_HEAD(, fake_machine) machines;
 	TAILQ_HEAD(, channel) channels;
 	TAILQ_HEAD(, guest_call) dead; /* freed in the next turn */
