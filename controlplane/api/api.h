@@ -148,7 +148,7 @@ bool api_row_has_body(const struct api_row *row);
 /* ---- bounds that more than one place needs ---- */
 
 /* A JSON body, and a file in a JSON answer: parsing and writing it takes the loop's time. What is
- * larger goes as bytes, up to limits.body_bytes. */
+ * larger goes as bytes. */
 #define API_JSON_MAX_BYTES        (16 * 1024 * 1024)
 #define API_TIMEOUT_MINUTES_MAX   (365 * 24 * 60) /* limits.max_lifetime is what counts */
 #define API_EXEC_TIMEOUT_MS_MAX   (24 * 3600 * 1000)

@@ -11,8 +11,8 @@
  *          `"timeout_minutes" must be between 1 and 525600, not 0`.
  * Uses:    base, api.
  *
- * Order: body, query, path, headers, then api_args_finish(), which looks for what is missing and
- * puts the defaults in.
+ * Headers come behind body, query and path, since these go before them; then api_args_finish(),
+ * which looks for what is missing and puts the defaults in.
  */
 
 #include "api/api.h"

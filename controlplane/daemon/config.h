@@ -72,6 +72,7 @@ struct config {
 	int64_t exec_output_bytes;
 	int64_t exec_output_max_bytes;
 	int64_t body_bytes;
+	int64_t upload_bytes;
 	int64_t bodies_total_bytes;
 	int64_t memory_overcommit_percent;
 	int64_t boot_timeout_seconds;

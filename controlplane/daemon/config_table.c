@@ -81,13 +81,15 @@ const struct config_row config_rows[] = {
 	{"limits", "exec_output_max_bytes", CONFIG_INT, AT(exec_output_max_bytes), "16777216", 1024,
 		API_EXEC_OUTPUT_MAX_BYTES, NULL,
 		"The most that a caller may ask to be kept. The commands of a sandbox together "
-		"hold "
-		"twice as much of the daemon's memory, or eight times exec_output_bytes if that is "
-		"more."},
-	{"limits", "body_bytes", CONFIG_INT, AT(body_bytes), "67108864", 65536, 1073741824, NULL,
-		"Largest request body."},
+		"hold twice as much of the daemon's memory, or eight times exec_output_bytes if "
+		"that is more."},
+	{"limits", "body_bytes", CONFIG_INT, AT(body_bytes), "16777216", 65536, 16777216, NULL,
+		"Largest JSON body, and largest file in a JSON answer."},
+	{"limits", "upload_bytes", CONFIG_INT, AT(upload_bytes), "0", 0, 1125899906842624, NULL,
+		"Largest raw body; the sandbox's disk limits it where this is 0."},
 	{"limits", "bodies_total_bytes", CONFIG_INT, AT(bodies_total_bytes), "268435456", 65536,
-		17179869184, NULL, "Request bodies held at one time, all together."},
+		17179869184, NULL,
+		"Request bodies and unsent JSON answers held at one time, all together, in bytes."},
 	{"limits", "memory_overcommit_percent", CONFIG_INT, AT(memory_overcommit_percent), "100",
 		10, 1000, NULL,
 		"Share of the host's memory that sandboxes with their overhead may be promised, in "

@@ -84,6 +84,7 @@ static int start_http(struct daemon *d, struct err *err)
 {
 	const struct http_config config = {
 		.body_bytes = (uint64_t)d->config->body_bytes,
+		.upload_bytes = (uint64_t)d->config->upload_bytes,
 		.bodies_total_bytes = (uint64_t)d->config->bodies_total_bytes,
 		.allowed_hosts = d->config->allowed_hosts,
 		.allowed_origins = d->config->allowed_origins,
@@ -351,6 +352,7 @@ static void make_ops(struct daemon *d)
 		.exec_output_bytes = (uint64_t)d->config->exec_output_bytes,
 		.exec_output_max_bytes = (uint64_t)d->config->exec_output_max_bytes,
 		.body_bytes = (uint64_t)d->config->body_bytes,
+		.upload_bytes = (uint64_t)d->config->upload_bytes,
 		.bodies_total_bytes = (uint64_t)d->config->bodies_total_bytes,
 		.is_egress_configured = d->config->default_network == CONFIG_NETWORK_EGRESS,
 		.doctor = run_doctor,

@@ -2,247 +2,62 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <string.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 
-#include "api/api_errors.h"
 #include "base/clock.h"
-#include "base/id.h"
-#include "base/json.h"
 #include "base/xalloc.h"
-#include "http/reply.h"
 #include "http/request.h"
 #include "http/server_priv.h"
-#include "ops/ops.h"
+#include "http/stream.h"
+#include "http/websocket.h"
 
 /*
- * Theory of operation. evhttp asks for a bufferevent for each connection that it accepts, and later
- * names a connection only by an evhttp_connection, which can't carry a pointer of ours. So:
+ * Theory of operation. Whatever happens to a connection (bytes, room, an answer, a time-out) ends
+ * in http_conn_turn(), which takes steps while there are any to take. A step reads no more than the
+ * state has a use for: nothing while a call waits, no more of a body than its reader has room for.
+ * What isn't read stays in the kernel and holds the client up; link.h sees all the same when it
+ * leaves. Requests that come one behind the other are served one behind the other.
  *
- * - http_conn_new() makes bufferevent and object, and watches the input buffer. evhttp's own object
- *   doesn't exist yet.
- * - http_conn_adopt() runs with the first bytes, at the latest in the loop's next turn. evhttp has
- * put itself into the bufferevent's callbacks by then: their argument is the evhttp_connection. It
- * gets our close callback, which evhttp calls once, whatever ends the connection; and the object is
- * found by its descriptor from then on. Until then we hold a reference to the bufferevent; if
- * evhttp has freed it meanwhile, its callbacks are gone, which shows.
- *
- * evhttp buffers whole bodies, and tells of a request once all of it is there. What comes in is
- * counted here as it comes, and its head is looked at (head.h). Over one of the limits the
- * connection is taken away from evhttp: it gets an answer in JSON, its sending side is shut, and
- * what the client still sends is thrown away for a while, since closing at once would reset the
- * connection and the client might never see the answer.
+ * Nothing is freed under a caller's feet: a connection that ends becomes GONE, and its memory goes
+ * with the loop's next turn.
  */
 
-/* Request line, headers and chunk headers, on top of the body. */
-#define OVERHEAD_BYTES (256u * 1024)
-/* Connections beyond the limit that are being told so; what comes then waits in the kernel. */
-#define SURPLUS_MAX 64
-/* From a request's first byte to its last: drops may not keep a connection for ever. */
+#define HEAD_READ_BYTES 4096u
+#define BODY_READ_BYTES (64u * 1024)
+/* Of one connection, before others have their turn. */
+#define TURN_BYTES (256u * 1024)
+
+/* A JSON body is held in memory, so all of it comes within so long. */
 #define ARRIVAL_MS (600u * MS_PER_SECOND)
-/* After a refusal: without a byte, and in all. */
-#define LINGER_SECONDS 5
+/* A raw one takes as long as it takes, but it goes on: so many bytes in each such time. */
+#define RATE_MS    (120u * MS_PER_SECOND)
+#define RATE_BYTES 1024u
+/* What is left of a body when its request has been answered: so much is worth keeping the
+ * connection for. */
+#define DROP_MAX_BYTES (64u * 1024)
+/* Of a connection that has ended: without a byte, and in all. */
+#define LINGER_IDLE_MS (5u * MS_PER_SECOND)
 #define LINGER_MS      (60u * MS_PER_SECOND)
 #define LINGER_BYTES   (256u * 1024 * 1024)
 
-static void sending_ended(struct http_conn *conn)
+#define NEVER UINT64_MAX
+
+static uint64_t idle_ms(const struct http_conn *conn)
 {
-	if (conn->is_sending) {
-		conn->is_sending = false;
-		conn->door->server->sending--;
-	}
+	return (uint64_t)conn->server->config.idle_timeout_s * MS_PER_SECOND;
 }
 
-static void conn_free(struct http_conn *conn)
+static uint64_t head_ms(const struct http_conn *conn)
 {
-	struct http_server *server = conn->door->server;
-
-	sending_ended(conn);
-	server->held_bytes -= conn->held_bytes;
-	TAILQ_REMOVE(&server->conns, conn, link);
-	conn->door->conn_count--;
-	if (!server->is_stopping) {
-		http_door_accept(conn->door, true);
-	}
-	free(conn);
-}
-
-static void on_close(struct evhttp_connection *evcon, void *arg)
-{
-	struct http_conn *conn = arg;
-	struct http_server *server = conn->door->server;
-
-	evhttp_connection_set_closecb(evcon, NULL, NULL);
-	server->by_fd[conn->fd] = NULL;
-	loop_cancel_deferred(server->loop, http_conn_refuse, conn);
-	if (conn->request) {
-		http_request_lost(conn->request);
-	}
-	conn_free(conn);
-}
-
-static void index_by_fd(struct http_server *server, struct http_conn *conn)
-{
-	size_t fd = (size_t)conn->fd;
-
-	if (fd >= server->by_fd_size) {
-		size_t size = MAX(fd + 1, server->by_fd_size * 2);
-
-		server->by_fd = xrealloc(server->by_fd, size, sizeof server->by_fd[0]);
-		memset(server->by_fd + server->by_fd_size, 0,
-			(size - server->by_fd_size) * sizeof server->by_fd[0]);
-		server->by_fd_size = size;
-	}
-	ASSERT(server->by_fd[fd] == NULL);
-	server->by_fd[fd] = conn;
-}
-
-/* A download's headers and its first bytes are two writes: the second mustn't wait for the client's
- * acknowledgement of the first. */
-static void send_at_once(const struct http_conn *conn)
-{
-	const int on = 1;
-
-	if (!conn->door->is_admin) {
-		setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-	}
-}
-
-/* From the loop, not from within evhttp's reading. */
-static void refuse_later(struct http_conn *conn, enum err_kind kind)
-{
-	if (conn->refusal == ERR_NONE) {
-		conn->refusal = kind;
-		loop_defer(conn->door->server->loop, http_conn_refuse, conn);
-	}
-}
-
-void http_conn_adopt(void *arg)
-{
-	struct http_conn *conn = arg;
-	struct http_server *server = conn->door->server;
-	struct bufferevent *bev = conn->bev;
-	void *evcon = NULL;
-
-	loop_cancel_deferred(server->loop, http_conn_adopt, conn);
-	bufferevent_getcb(bev, NULL, NULL, NULL, &evcon);
-	if (!evcon) {
-		conn_free(conn);
-	} else {
-		conn->evcon = evcon;
-		conn->fd = bufferevent_getfd(bev);
-		evhttp_connection_set_closecb(conn->evcon, on_close, conn);
-		index_by_fd(server, conn);
-		send_at_once(conn);
-		if (conn->is_surplus) {
-			refuse_later(conn, ERR_UNAVAILABLE);
-		}
-	}
-	bufferevent_decref(bev);
-}
-
-/* The last @len bytes of @input are new; those of a head are looked at before evhttp takes them. */
-static void scan_head(struct http_conn *conn, struct evbuffer *input, size_t len)
-{
-	struct evbuffer_iovec piece;
-	struct evbuffer_ptr at;
-	int ret = evbuffer_ptr_set(input, &at, evbuffer_get_length(input) - len, EVBUFFER_PTR_SET);
-
-	ASSERT(ret == 0);
-	while (len > 0 && conn->head.state != HTTP_HEAD_OVER &&
-		evbuffer_peek(input, -1, &at, &piece, 1) > 0) {
-		http_head_scan(&conn->head, piece.iov_base, piece.iov_len);
-		len -= MIN(len, piece.iov_len);
-		if (len > 0) {
-			evbuffer_ptr_set(input, &at, piece.iov_len, EVBUFFER_PTR_ADD);
-		}
-	}
-}
-
-static void on_input(struct evbuffer *input, const struct evbuffer_cb_info *info, void *arg)
-{
-	struct http_conn *conn = arg;
-	struct http_server *server = conn->door->server;
-
-	if (info->n_added == 0) {
-		return;
-	}
-	if (!conn->evcon) {
-		http_conn_adopt(conn);
-	}
-	scan_head(conn, input, info->n_added);
-	if (conn->refusal != ERR_NONE) {
-		return;
-	}
-	if (conn->held_bytes == 0) {
-		conn->since_ms = clock_monotonic_ms();
-	}
-	if (!http_conn_charge(conn, info->n_added)) {
-		refuse_later(conn, ERR_UNAVAILABLE);
-	} else if (clock_monotonic_ms() - conn->since_ms > ARRIVAL_MS) {
-		refuse_later(conn, ERR_TIMEOUT);
-	} else if (conn->held_bytes > server->config.body_bytes + OVERHEAD_BYTES) {
-		refuse_later(conn, ERR_TOO_LARGE);
-	}
-}
-
-struct bufferevent *http_conn_new(struct event_base *base, void *arg)
-{
-	struct http_door *door = arg;
-	struct http_server *server = door->server;
-	struct bufferevent *bev = bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE);
-
-	if (!bev) {
-		return NULL;
-	}
-	struct http_conn *conn = xnew(struct http_conn);
-
-	conn->door = door;
-	conn->bev = bev;
-	conn->fd = -1;
-	TAILQ_INSERT_TAIL(&server->conns, conn, link);
-	door->conn_count++;
-	conn->is_surplus = door->conn_count > server->config.connections_max;
-	if (door->conn_count >= server->config.connections_max + SURPLUS_MAX) {
-		http_door_accept(door, false);
-	}
-	evbuffer_add_cb(bufferevent_get_input(bev), on_input, conn);
-	bufferevent_incref(bev);
-	loop_defer(server->loop, http_conn_adopt, conn);
-	return bev;
-}
-
-struct http_conn *http_conn_of(struct http_door *door, struct evhttp_request *evreq)
-{
-	struct http_server *server = door->server;
-	struct evhttp_connection *evcon = evhttp_request_get_connection(evreq);
-	size_t fd = (size_t)bufferevent_getfd(evhttp_connection_get_bufferevent(evcon));
-
-	ASSERT(fd < server->by_fd_size && server->by_fd[fd] && server->by_fd[fd]->evcon == evcon);
-	return server->by_fd[fd];
-}
-
-/* ---- a request's turns ---- */
-
-/* evhttp gives one time-out to both directions, and while it sends it reads as well, to see the end
- * of a connection. */
-static void set_timeouts(struct http_conn *conn, bool is_clients_turn)
-{
-	const struct timeval idle = {.tv_sec = conn->door->server->config.idle_timeout_s};
-
-	bufferevent_set_timeouts(conn->bev, is_clients_turn ? &idle : NULL, &idle);
-}
-
-void http_conn_arrived(struct http_conn *conn)
-{
-	set_timeouts(conn, false);
+	return (uint64_t)conn->server->config.head_timeout_s * MS_PER_SECOND;
 }
 
 /* ---- counting ---- */
 
 bool http_conn_charge(struct http_conn *conn, uint64_t bytes)
 {
-	struct http_server *server = conn->door->server;
+	struct http_server *server = conn->server;
 
 	if (server->held_bytes + bytes > server->config.bodies_total_bytes) {
 		return false;
@@ -252,143 +67,530 @@ bool http_conn_charge(struct http_conn *conn, uint64_t bytes)
 	return true;
 }
 
-static void uncharge(struct http_conn *conn, uint64_t bytes)
+static void uncharge(struct http_conn *conn)
 {
-	bytes = MIN(bytes, conn->held_bytes);
-	conn->held_bytes -= bytes;
-	conn->door->server->held_bytes -= bytes;
+	conn->server->held_bytes -= conn->held_bytes;
+	conn->held_bytes = 0;
 }
 
-void http_conn_sent(struct http_conn *conn)
-{
-	struct http_server *server = conn->door->server;
-	struct evbuffer *input = bufferevent_get_input(conn->bev);
-	uint64_t left = evbuffer_get_length(input);
+/* ---- ends ---- */
 
-	conn->head = HTTP_HEAD_INIT;
-	scan_head(conn, input, left);
-	sending_ended(conn);
-	uncharge(conn, conn->held_bytes);
-	conn->held_bytes = MIN(left, server->config.bodies_total_bytes - server->held_bytes);
-	server->held_bytes += conn->held_bytes;
-	conn->since_ms = clock_monotonic_ms();
-	set_timeouts(conn, true);
+static void on_turn_due(void *arg)
+{
+	struct http_conn *conn = arg;
+
+	conn->is_turn_due = false;
+	http_conn_turn(conn);
 }
 
-/* ---- ends that aren't evhttp's ---- */
-
-bool http_conn_is_idle(const struct http_conn *conn)
+/* Behind the link's end, which is what tells orderly ends from others. */
+static void bury(struct http_conn *conn)
 {
-	return conn->evcon && !conn->request && !conn->is_sending && conn->held_bytes == 0;
-}
+	struct http_server *server = conn->server;
 
-void http_conn_break(struct http_conn *conn)
-{
-	const struct sockaddr none = {.sa_family = AF_UNSPEC};
-
-	/* A reset, at once: evhttp would shut its side in order first. Unix sockets have none. */
-	connect(conn->fd, &none, sizeof none);
-	http_conn_cut(conn);
+	conn->state = HTTP_CONN_GONE;
+	http_request_free(steal_ptr(&conn->request));
+	http_websocket_free(steal_ptr(&conn->websocket));
+	http_head_fini(&conn->head);
+	event_free(conn->timer);
+	uncharge(conn);
+	TAILQ_REMOVE(&server->conns, conn, entry);
+	conn->door->conn_count--;
+	if (!server->is_stopping) {
+		http_door_accept(conn->door, true);
+	}
+	loop_cancel_deferred(server->loop, on_turn_due, conn);
+	loop_defer(server->loop, free, conn);
 }
 
 void http_conn_cut(struct http_conn *conn)
 {
-	/* Calls on_close(). */
-	evhttp_connection_free(conn->evcon);
-}
-
-/* A read that evhttp had put off by then comes here as well, with evhttp's argument. */
-static void on_linger_read(struct bufferevent *bev, void *unreliable)
-{
-	void *own;
-	struct evbuffer *input = bufferevent_get_input(bev);
-
-	(void)unreliable;
-	bufferevent_getcb(bev, NULL, NULL, NULL, &own);
-	struct http_conn *conn = own;
-
-	conn->drained_bytes += evbuffer_get_length(input);
-	evbuffer_drain(input, evbuffer_get_length(input));
-	if (conn->drained_bytes > LINGER_BYTES ||
-		clock_monotonic_ms() - conn->since_ms > LINGER_MS) {
-		http_conn_cut(conn);
+	if (conn->state != HTTP_CONN_GONE) {
+		http_link_close(&conn->link);
+		bury(conn);
 	}
 }
 
-static void on_linger_written(struct bufferevent *bev, void *arg)
+void http_conn_break(struct http_conn *conn)
 {
-	(void)arg;
-	shutdown(bufferevent_getfd(bev), SHUT_WR);
+	if (conn->state != HTTP_CONN_GONE) {
+		http_link_reset(&conn->link);
+		bury(conn);
+	}
 }
 
-static void on_linger_end(struct bufferevent *bev, short what, void *arg)
+void http_conn_linger(struct http_conn *conn)
 {
-	(void)bev;
-	(void)what;
-	http_conn_cut(arg);
+	http_request_free(steal_ptr(&conn->request));
+	http_websocket_free(steal_ptr(&conn->websocket));
+	uncharge(conn);
+	conn->state = HTTP_CONN_LINGER;
+	conn->since_ms = clock_monotonic_ms();
+	conn->progress_ms = conn->since_ms;
+	conn->drained_bytes = 0;
 }
 
-void http_conn_reject(struct http_conn *conn)
+static void await_request(struct http_conn *conn)
 {
-	refuse_later(conn, ERR_INVALID);
+	conn->state = HTTP_CONN_HEAD;
+	conn->progress_ms = clock_monotonic_ms();
+	http_head_reset(&conn->head);
 }
 
-void http_conn_explain(const struct http_conn *conn, struct err *err)
+/* The last byte of its answer has left. */
+static void end_request(struct http_conn *conn)
 {
-	if (conn->refusal == ERR_TOO_LARGE) {
-		err_set(err, ERR_TOO_LARGE, "the body must have at most %llu bytes",
-			(unsigned long long)conn->door->server->config.body_bytes);
-	} else if (conn->refusal == ERR_TIMEOUT) {
-		err_set(err, ERR_TIMEOUT, "the request took more than %u s to arrive",
-			ARRIVAL_MS / MS_PER_SECOND);
-	} else if (conn->refusal == ERR_INVALID) {
-		err_set(err, ERR_INVALID, "CONNECT is for proxies; this is none");
+	if (conn->closes) {
+		http_conn_linger(conn);
+		return;
+	}
+	http_request_free(steal_ptr(&conn->request));
+	uncharge(conn);
+	if (http_body_is_end(&conn->body)) {
+		await_request(conn);
 	} else {
-		err_set(err, ERR_UNAVAILABLE, "too much is under way; try again");
+		conn->state = HTTP_CONN_DROP;
+		conn->since_ms = clock_monotonic_ms();
+		conn->progress_ms = conn->since_ms;
 	}
 }
 
-static void write_refusal(struct http_conn *conn)
+/* ---- bytes that come and go ---- */
+
+/* True when some have left. */
+static bool flush(struct http_conn *conn)
+{
+	if (http_link_write(&conn->link) == 0) {
+		return false;
+	}
+	conn->progress_ms = clock_monotonic_ms();
+	return true;
+}
+
+/* Bytes are there, or have been read now: @max at most. */
+static bool have_input(struct http_conn *conn, size_t max)
+{
+	if (evbuffer_get_length(conn->link.in) == 0 && http_link_read(&conn->link, max) == 0) {
+		return false;
+	}
+	conn->progress_ms = clock_monotonic_ms();
+	return true;
+}
+
+static bool step_head(struct http_conn *conn)
+{
+	struct evbuffer_iovec piece;
+
+	if (!have_input(conn, HEAD_READ_BYTES)) {
+		if (conn->link.is_end) {
+			http_conn_cut(conn);
+		}
+		return false;
+	}
+	if (http_head_is_fresh(&conn->head)) {
+		conn->since_ms = conn->progress_ms;
+	}
+	evbuffer_peek(conn->link.in, -1, NULL, &piece, 1);
+	evbuffer_drain(conn->link.in, http_head_take(&conn->head, piece.iov_base, piece.iov_len));
+	if (conn->head.state == HTTP_HEAD_OVER) {
+		http_request_begin(conn);
+	} else if (conn->head.state == HTTP_HEAD_BAD) {
+		struct err err;
+
+		err_set(&err, ERR_INVALID, "%s", conn->head.problem);
+		http_request_refuse(conn, 0, &err);
+	}
+	return true;
+}
+
+static void take_framing(struct http_conn *conn)
+{
+	struct evbuffer_iovec piece;
+
+	evbuffer_peek(conn->link.in, -1, NULL, &piece, 1);
+	evbuffer_drain(conn->link.in, http_body_frame(&conn->body, piece.iov_base, piece.iov_len));
+}
+
+static bool has_more_body(const struct http_conn *conn)
+{
+	return evbuffer_get_length(conn->link.in) > 0 && !http_body_is_end(&conn->body) &&
+	       !conn->body.problem;
+}
+
+/* Throws away what has come of a body. */
+static void drop_body(struct http_conn *conn)
+{
+	while (has_more_body(conn)) {
+		uint64_t content = http_body_content(&conn->body);
+		size_t n = MIN(content, evbuffer_get_length(conn->link.in));
+
+		if (n > 0) {
+			evbuffer_drain(conn->link.in, n);
+			http_body_took(&conn->body, n);
+		} else {
+			take_framing(conn);
+		}
+	}
+}
+
+/* There is no saying so in the middle of an answer. */
+static void fail_body(struct http_conn *conn, enum err_kind kind, const char *why)
 {
 	struct err err;
-	char id[ID_BYTES];
-	size_t len;
-	struct evbuffer *out = bufferevent_get_output(conn->bev);
 
-	id_make(id, ID_REQUEST);
-	http_conn_explain(conn, &err);
-	const struct api_error *error = api_error_of(err.kind);
-	_cleanup_json_ json_object *body = op_error_json(&err, id);
-	const char *text = json_text(body, &len);
-
-	evbuffer_add_printf(out,
-		"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-		"X-Request-Id: %s\r\nConnection: close\r\n",
-		error->status, http_reason(error->status), len, id);
-	if (error->retry_after_s > 0) {
-		evbuffer_add_printf(out, "Retry-After: %u\r\n", error->retry_after_s);
+	if (conn->request->stream) {
+		http_conn_break(conn);
+		return;
 	}
-	evbuffer_add_printf(out, "\r\n%s", text);
-	http_log_refusal(conn->door->server, NULL, id, error->status, &err);
+	err_set(&err, kind, "%s", why);
+	conn->closes = true;
+	http_request_fail(conn->request, 0, &err);
 }
 
-void http_conn_refuse(void *arg)
+/* Hands what has come to the request, for as long as that wants it. */
+static void take_body(struct http_conn *conn)
 {
-	struct http_conn *conn = arg;
-	struct timeval linger = {.tv_sec = LINGER_SECONDS};
-	struct evbuffer *input = bufferevent_get_input(conn->bev);
+	struct http_request *request = conn->request;
+	struct evbuffer *piece = conn->server->piece;
+	size_t room;
 
-	/* Too much came behind a request whose answer is being sent: nothing can be said between.
-	 */
-	if (conn->request || evbuffer_get_length(bufferevent_get_output(conn->bev)) > 0) {
+	while (has_more_body(conn) && (room = http_request_room(request)) > 0) {
+		uint64_t content = http_body_content(&conn->body);
+		size_t there = MIN(room, evbuffer_get_length(conn->link.in));
+		size_t n = MIN(content, there);
+
+		if (n == 0) {
+			take_framing(conn);
+			continue;
+		}
+		evbuffer_remove_buffer(conn->link.in, piece, n);
+		http_body_took(&conn->body, n);
+		conn->window_bytes += n;
+		http_request_take(request, piece);
+	}
+	if (request->is_answered) {
+		return;
+	}
+	if (conn->body.problem) {
+		fail_body(conn, ERR_INVALID, conn->body.problem);
+	} else if (http_body_is_end(&conn->body)) {
+		http_request_body_end(request);
+	}
+}
+
+static void restart_window(struct http_conn *conn)
+{
+	conn->window_ms = conn->progress_ms;
+	conn->window_bytes = 0;
+}
+
+/* Drops that keep to the idle time-out may not keep a connection for ever. */
+static void check_rate(struct http_conn *conn)
+{
+	if (conn->progress_ms - conn->window_ms < RATE_MS) {
+		return;
+	}
+	if (conn->window_bytes < RATE_BYTES) {
+		fail_body(conn, ERR_TIMEOUT, "the body of the request comes too slowly");
+	}
+	restart_window(conn);
+}
+
+static void send_continue(struct http_conn *conn)
+{
+	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
+	conn->is_continue_owed = false;
+	if (evbuffer_get_length(conn->link.in) == 0) {
+		evbuffer_add(conn->link.out, text, sizeof text - 1);
+		flush(conn);
+	}
+}
+
+static bool step_body(struct http_conn *conn)
+{
+	size_t room = http_request_room(conn->request);
+
+	if (room == 0) {
+		conn->is_held = true;
+		return false;
+	}
+	if (conn->is_held) {
+		conn->is_held = false;
+		conn->progress_ms = clock_monotonic_ms();
+		restart_window(conn);
+	}
+	if (conn->is_continue_owed) {
+		send_continue(conn);
+	}
+	if (!have_input(conn, MIN(room, (size_t)BODY_READ_BYTES))) {
+		return false;
+	}
+	take_body(conn);
+	if (conn->state == HTTP_CONN_SERVE && conn->request->upload) {
+		check_rate(conn);
+	}
+	return true;
+}
+
+static bool step_serve(struct http_conn *conn)
+{
+	struct http_request *request = conn->request;
+
+	if (request->stream) {
+		http_stream_pump(request->stream);
+		if (conn->state != HTTP_CONN_SERVE) {
+			return false;
+		}
+		if (flush(conn)) {
+			return true;
+		}
+	}
+	if (request->is_answered) {
+		if (evbuffer_get_length(conn->link.out) > 0) {
+			return flush(conn);
+		}
+		end_request(conn);
+		return true;
+	}
+	if (!http_body_is_end(&conn->body) && step_body(conn)) {
+		return true;
+	}
+	if (conn->link.has_left) {
+		http_conn_cut(conn);
+	}
+	return false;
+}
+
+static bool step_drop(struct http_conn *conn)
+{
+	if (!have_input(conn, BODY_READ_BYTES)) {
+		if (conn->link.is_end) {
+			http_conn_cut(conn);
+		}
+		return false;
+	}
+	drop_body(conn);
+	if (http_body_is_end(&conn->body)) {
+		await_request(conn);
+	}
+	return true;
+}
+
+static bool step_linger(struct http_conn *conn)
+{
+	struct evbuffer *in = conn->link.in;
+
+	if (evbuffer_get_length(conn->link.out) > 0) {
+		return false;
+	}
+	if (!conn->has_shut) {
+		conn->has_shut = true;
+		http_link_shut(&conn->link);
+	}
+	if (!have_input(conn, BODY_READ_BYTES)) {
+		if (conn->link.is_end) {
+			http_conn_cut(conn);
+		}
+		return false;
+	}
+	conn->drained_bytes += evbuffer_get_length(in);
+	evbuffer_drain(in, evbuffer_get_length(in));
+	if (conn->drained_bytes > LINGER_BYTES) {
+		http_conn_cut(conn);
+	}
+	return true;
+}
+
+static bool step(struct http_conn *conn)
+{
+	if (conn->state == HTTP_CONN_GONE) {
+		return false;
+	}
+	flush(conn);
+	if (conn->link.is_broken) {
+		http_conn_cut(conn);
+		return false;
+	}
+	switch (conn->state) {
+	case HTTP_CONN_HEAD:
+		return step_head(conn);
+	case HTTP_CONN_SERVE:
+		return step_serve(conn);
+	case HTTP_CONN_DROP:
+		return step_drop(conn);
+	case HTTP_CONN_SOCKET:
+		return http_websocket_step(conn->websocket);
+	case HTTP_CONN_LINGER:
+		return step_linger(conn);
+	case HTTP_CONN_GONE:
+	default:
+		return false;
+	}
+}
+
+/* ---- time ---- */
+
+static uint64_t deadline_of(const struct http_conn *conn)
+{
+	uint64_t idle = conn->progress_ms + idle_ms(conn);
+
+	if (conn->is_sending) {
+		return idle;
+	}
+	switch (conn->state) {
+	case HTTP_CONN_HEAD:
+		return http_head_is_fresh(&conn->head) ? idle
+						       : MIN(idle, conn->since_ms + head_ms(conn));
+	case HTTP_CONN_SERVE:
+		if (http_body_is_end(&conn->body) || http_request_room(conn->request) == 0) {
+			return NEVER;
+		}
+		return conn->request->json ? MIN(idle, conn->since_ms + ARRIVAL_MS) : idle;
+	case HTTP_CONN_DROP:
+		return MIN(idle, conn->since_ms + LINGER_MS);
+	case HTTP_CONN_LINGER:
+		return MIN(conn->progress_ms + LINGER_IDLE_MS, conn->since_ms + LINGER_MS);
+	case HTTP_CONN_SOCKET:
+		return http_websocket_deadline(conn->websocket);
+	case HTTP_CONN_GONE:
+	default:
+		return NEVER;
+	}
+}
+
+/* Silence ends a connection without a word: nobody listens. Who still sends is told. */
+static void expire(struct http_conn *conn, uint64_t now)
+{
+	bool is_silent = conn->is_sending || now >= conn->progress_ms + idle_ms(conn);
+	struct err err;
+
+	if (conn->state == HTTP_CONN_SOCKET && !conn->is_sending) {
+		http_websocket_expire(conn->websocket);
+	} else if (conn->state == HTTP_CONN_HEAD && !is_silent) {
+		err_set(&err, ERR_TIMEOUT, "the head of the request took more than %u s to arrive",
+			conn->server->config.head_timeout_s);
+		http_request_refuse(conn, 0, &err);
+	} else if (conn->state == HTTP_CONN_SERVE && !is_silent) {
+		fail_body(conn, ERR_TIMEOUT, "the body of the request took too long to arrive");
+	} else {
 		http_conn_cut(conn);
 		return;
 	}
-	conn->since_ms = clock_monotonic_ms();
-	bufferevent_setcb(conn->bev, on_linger_read, on_linger_written, on_linger_end, conn);
-	uncharge(conn, evbuffer_get_length(input));
-	evbuffer_drain(input, evbuffer_get_length(input));
-	write_refusal(conn);
-	bufferevent_set_timeouts(conn->bev, &linger, &linger);
-	bufferevent_enable(conn->bev, EV_READ | EV_WRITE);
+	http_conn_wake(conn);
+}
+
+/* The timer is moved back only when it fires: mostly a deadline moves on before that. */
+static void keep_time(struct http_conn *conn)
+{
+	bool is_sending = evbuffer_get_length(conn->link.out) > 0;
+	uint64_t now = clock_monotonic_ms();
+
+	if (is_sending && !conn->is_sending) {
+		conn->progress_ms = now;
+	}
+	conn->is_sending = is_sending;
+	uint64_t deadline = deadline_of(conn);
+
+	if (now >= deadline) {
+		expire(conn, now);
+	} else if (deadline != NEVER && (conn->armed_ms == 0 || deadline < conn->armed_ms)) {
+		conn->armed_ms = deadline;
+		loop_timer_set(conn->timer, deadline - now);
+	}
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct http_conn *conn = arg;
+
+	(void)fd;
+	(void)what;
+	conn->armed_ms = 0;
+	http_conn_turn(conn);
+}
+
+/* ---- turns ---- */
+
+void http_conn_wake(struct http_conn *conn)
+{
+	if (!conn->is_turn_due && conn->state != HTTP_CONN_GONE) {
+		conn->is_turn_due = true;
+		loop_defer(conn->server->loop, on_turn_due, conn);
+	}
+}
+
+void http_conn_turn(struct http_conn *conn)
+{
+	uint64_t before = conn->link.read_bytes;
+
+	while (step(conn)) {
+		if (conn->link.read_bytes - before > TURN_BYTES) {
+			http_conn_wake(conn);
+			break;
+		}
+	}
+	if (conn->state != HTTP_CONN_GONE) {
+		keep_time(conn);
+	}
+}
+
+static void on_link(void *arg)
+{
+	http_conn_turn(arg);
+}
+
+/* ---- for request.c and server.c ---- */
+
+void http_conn_answers(struct http_conn *conn, bool wants_body)
+{
+	if (!wants_body) {
+		drop_body(conn);
+	}
+	conn->closes |= conn->server->is_stopping || conn->body.problem;
+	if (!http_body_is_end(&conn->body) &&
+		(conn->body.is_chunked || conn->body.left > DROP_MAX_BYTES ||
+			conn->is_continue_owed)) {
+		conn->closes = true;
+	}
+	conn->is_continue_owed = false;
+}
+
+bool http_conn_is_idle(const struct http_conn *conn)
+{
+	return conn->state == HTTP_CONN_HEAD && http_head_is_fresh(&conn->head);
+}
+
+/* What is written in pieces mustn't wait for the client's acknowledgement of the piece before. */
+static void send_at_once(const struct http_conn *conn)
+{
+	const int on = 1;
+
+	if (!conn->door->is_admin) {
+		setsockopt(conn->link.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	}
+}
+
+void http_conn_new(struct http_door *door, int fd, bool is_surplus)
+{
+	struct http_server *server = door->server;
+	struct http_conn *conn = xnew(struct http_conn);
+
+	conn->door = door;
+	conn->server = server;
+	TAILQ_INSERT_TAIL(&server->conns, conn, entry);
+	door->conn_count++;
+	http_link_init(&conn->link, server->loop, fd, on_link, conn);
+	http_head_init(&conn->head, server->config.header_bytes);
+	http_body_init(&conn->body, false, 0);
+	conn->timer = loop_timer_new(server->loop, on_timer, conn);
+	send_at_once(conn);
+	await_request(conn);
+	if (is_surplus) {
+		struct err err;
+
+		err_set(&err, ERR_UNAVAILABLE, "too much is under way; try again");
+		http_request_refuse(conn, 0, &err);
+	}
+	keep_time(conn);
 }

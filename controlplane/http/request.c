@@ -1,11 +1,6 @@
 #include "http/request.h"
 
-#include <errno.h>
-#include <event2/event.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "api/api_errors.h"
 #include "base/xalloc.h"
@@ -13,100 +8,171 @@
 #include "http/rest.h"
 #include "http/server_priv.h"
 #include "http/stream.h"
+#include "http/websocket.h"
+#include "loop/pipe.h"
 #include "ops/ops.h"
 
 /*
- * Theory of operation. evhttp hands a request over and expects one terminal send for it, however
- * late, and whatever became of the connection; only that frees it. Each function here that makes
- * the terminal send frees our object as well, and nothing else does.
+ * Theory of operation. rest.c judges the head and says what the body is: none, JSON, which is
+ * collected here and judged when it is whole, or raw, which goes through a pipe to a call that runs
+ * already. The pipe's room is how much is read from the client. A body that ends early fails its
+ * pipe, so that nobody takes a part for the whole.
  *
- * While a request waits, evhttp doesn't read from the connection, so it doesn't see a client that
- * leaves; and reading must not be switched on by hand, since a pipelined request would end the
- * process. So we watch ourselves. An EV_CLOSED event on the same descriptor isn't enough: a reset
- * shows as EPOLLERR, which libevent delivers as EV_READ and EV_WRITE only; with none of them wanted
- * it is dropped, and a level-triggered epoll reports it again at once, for ever. The watch is
- * therefore on a duplicate of the descriptor, which has its own place in the epoll set,
- * edge-triggered and for EV_WRITE too; each edge is answered by asking poll() what is so.
+ * An answer may come at any time, before the end of the body too: then nobody wants the rest of it.
+ * The object lives until the answer's last byte has left; conn.c ends it then.
  */
 
-static void watch_end(struct http_request *request)
+static struct http_request *request_new(struct http_conn *conn)
 {
-	if (request->gone) {
-		event_free(request->gone);
-		close(request->gone_fd);
-		request->gone = NULL;
+	struct http_request *request = xnew(struct http_request);
+
+	ASSERT(conn->request == NULL);
+	request->server = conn->server;
+	request->conn = conn;
+	id_make(request->id, ID_REQUEST);
+	request->args = API_ARGS_INIT;
+	conn->request = request;
+	conn->state = HTTP_CONN_SERVE;
+	conn->closes = false;
+	conn->is_continue_owed = false;
+	conn->is_held = false;
+	conn->window_ms = conn->progress_ms;
+	conn->window_bytes = 0;
+	conn->server->pending++;
+	http_body_init(&conn->body, false, 0);
+	return request;
+}
+
+/* Whatever ran for it ends; a body on its way is a broken one. */
+static void call_off(struct http_request *request)
+{
+	http_stream_free(steal_ptr(&request->stream));
+	op_call_free(steal_ptr(&request->call), request->sent_bytes);
+	pipe_writer_free(steal_ptr(&request->upload));
+	if (request->json) {
+		evbuffer_free(steal_ptr(&request->json));
 	}
 }
 
-static void request_free(struct http_request *request)
+void http_request_free(struct http_request *request)
 {
-	watch_end(request);
-	op_call_free(request->call, request->sent_bytes);
-	request->server->pending--;
-	free(request);
+	if (request) {
+		call_off(request);
+		api_args_fini(&request->args);
+		request->server->pending--;
+		free(request);
+	}
 }
 
-/* ---- terminal sends ---- */
-
-/*
- * They may end the connection there and then (HTTP/1.0, with nothing left to write), which must
- * find no request of ours any more: so it is let go of first. Until the last byte has left, the
- * answer is the connection's.
- */
-static struct evhttp_request *hand_over(struct http_request *request)
+void http_request_begin(struct http_conn *conn)
 {
-	struct evhttp_request *evreq = request->evreq;
-	struct http_conn *conn = request->conn;
-
-	conn->request = NULL;
-	conn->is_sending = true;
-	request->server->sending++;
-	request_free(request);
-	return evreq;
+	http_rest(request_new(conn));
 }
 
-void http_request_send(struct http_request *request, int status)
+void http_request_refuse(struct http_conn *conn, int status, const struct err *err)
 {
-	evhttp_send_reply(hand_over(request), status, http_reason(status), NULL);
+	struct http_request *request = request_new(conn);
+
+	conn->closes = true;
+	http_request_fail(request, status, err);
 }
 
-void http_request_send_end(struct http_request *request)
+/* ---- its body ---- */
+
+size_t http_request_room(const struct http_request *request)
 {
-	evhttp_send_reply_end(hand_over(request));
+	if (request->is_answered) {
+		return 0;
+	}
+	return request->upload ? pipe_room(request->upload) : SIZE_MAX;
+}
+
+static void fail(struct http_request *request, enum err_kind kind, const char *text)
+{
+	struct err err;
+
+	err_set(&err, kind, "%s", text);
+	http_request_fail(request, 0, &err);
+}
+
+static void collect(struct http_request *request, struct evbuffer *bytes)
+{
+	size_t len = evbuffer_get_length(bytes);
+	struct err err = ERR_INIT;
+
+	if (http_rest_check_json_length(request, evbuffer_get_length(request->json) + len, &err) ==
+			0 &&
+		!http_conn_charge(request->conn, len)) {
+		err_set(&err, ERR_UNAVAILABLE, "too much is under way; try again");
+	}
+	if (err.kind == ERR_NONE) {
+		evbuffer_add_buffer(request->json, bytes);
+		return;
+	}
+	evbuffer_drain(bytes, len);
+	http_request_fail(request, 0, &err);
+}
+
+void http_request_take(struct http_request *request, struct evbuffer *bytes)
+{
+	uint64_t max = request->server->config.upload_bytes;
+	size_t len = evbuffer_get_length(bytes);
+
+	if (request->json) {
+		collect(request, bytes);
+		return;
+	}
+	size_t n = pipe_write_buffer(request->upload, bytes);
+
+	ASSERT(n == len);
+	if (max > 0 && request->conn->body.total_bytes > max) {
+		fail(request, ERR_TOO_LARGE, "the body is larger than the service takes");
+	}
+}
+
+void http_request_body_end(struct http_request *request)
+{
+	if (request->upload) {
+		op_body_came(request->call, request->conn->body.total_bytes);
+		pipe_close(request->upload);
+		pipe_writer_free(steal_ptr(&request->upload));
+	} else {
+		http_rest_body(request);
+	}
 }
 
 /* ---- answers ---- */
 
-/* evhttp has sent the last byte, or given up: nothing of this answer is held any more. */
-static void on_complete(struct evhttp_request *evreq, void *arg)
+void http_request_answered(struct http_request *request)
 {
-	struct http_door *door = arg;
-
-	if (evhttp_request_get_connection(evreq)) {
-		http_conn_sent(http_conn_of(door, evreq));
-	}
+	call_off(request);
+	request->is_answered = true;
 }
 
-static void send_json(struct http_request *request, int status, json_object *json)
+static void send_json(
+	struct http_request *request, int status, json_object *json, unsigned retry_after_s)
 {
-	request->sent_bytes = http_reply_json(request, status, json);
-	http_request_send(request, status);
+	http_conn_answers(request->conn, false);
+	request->sent_bytes = http_reply_json(request, status, json, retry_after_s);
+	http_request_answered(request);
 }
 
 void http_request_fail(struct http_request *request, int status, const struct err *err)
 {
+	const struct api_error *error = api_error_of(err->kind);
 	_cleanup_json_ json_object *json = op_error_json(err, request->id);
 
+	ASSERT(!request->is_answered && !request->stream);
+	call_off(request);
 	if (status == 0) {
-		status = api_error_of(err->kind)->status;
+		status = error->status;
 	}
 	if (err->kind == ERR_INTERNAL) {
 		http_log_failure(request, err);
 	} else {
-		http_log_refusal(request->server, request, request->id, status, err);
+		http_log_refusal(request, status, err);
 	}
-	http_reply_error_headers(request, err->kind);
-	send_json(request, status, json);
+	send_json(request, status, json, error->retry_after_s);
 }
 
 /* A large answer counts against the total like a large body, until it has been sent. */
@@ -121,152 +187,46 @@ static bool charge_answer(struct http_request *request, json_object *json)
 static void send_answer(struct http_request *request)
 {
 	struct op_answer *answer = op_answer(request->call);
-	_cleanup_json_ json_object *json = NULL;
 
-	watch_end(request);
-	if (answer->body) {
-		http_reply_answer_headers(request, answer);
+	if (answer->socket) {
+		http_websocket_begin(request, answer->socket);
+	} else if (answer->body) {
 		http_stream_begin(request, answer);
-		return;
-	}
-	if (!charge_answer(request, answer->json)) {
-		struct err err;
+	} else if (charge_answer(request, answer->json)) {
+		_cleanup_json_ json_object *json = json_object_get(answer->json);
 
-		err_set(&err, ERR_UNAVAILABLE, "too much is under way; try again");
-		http_request_fail(request, 0, &err);
-		return;
+		send_json(request, answer->status, json, answer->retry_after_s);
+	} else {
+		fail(request, ERR_UNAVAILABLE, "too much is under way; try again");
 	}
-	http_reply_answer_headers(request, answer);
-	json = json_object_get(answer->json);
-	send_json(request, answer->status, json);
 }
 
-/* ---- waiting ---- */
-
-static bool has_left(int fd)
-{
-	struct pollfd state = {.fd = fd, .events = POLLRDHUP};
-
-	return poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLERR | POLLHUP));
-}
-
-static void on_edge(evutil_socket_t fd, short what, void *arg)
-{
-	struct http_request *request = arg;
-	struct err err;
-
-	(void)what;
-	if (!has_left(fd)) {
-		return;
-	}
-	/* Nobody will read it, but evhttp needs its terminal send; it notices the rest then. */
-	op_call_free(request->call, 0);
-	request->call = NULL;
-	request->closes = true;
-	err_set(&err, ERR_CANCELLED, "the client left before the answer");
-	http_request_fail(request, 0, &err);
-}
-
-/* Without a descriptor to spare the call runs on unwatched. */
-static void watch_begin(struct http_request *request)
-{
-	struct http_server *server = request->server;
-
-	request->gone_fd = fcntl(request->conn->fd, F_DUPFD_CLOEXEC, 0);
-	if (request->gone_fd < 0) {
-		log_warn("client can't be watched", "rq=%s errno=%d", request->id, errno);
-		return;
-	}
-	request->gone = event_new(loop_base(server->loop), request->gone_fd,
-		EV_CLOSED | EV_WRITE | EV_ET | EV_PERSIST, on_edge, request);
-	ASSERT(request->gone);
-	event_add(request->gone, NULL);
-}
-
+/* From within somebody's call: what comes behind this answer has to wait for the loop. */
 static void on_done(void *arg, struct op_call *call)
 {
 	struct http_request *request = arg;
+	struct http_conn *conn = request->conn;
 
 	ASSERT(call == request->call);
 	send_answer(request);
+	http_link_write(&conn->link);
+	http_conn_wake(conn);
 }
 
-void http_request_run(struct http_request *request, struct op_call *call)
+static void on_room(void *arg)
+{
+	struct http_request *request = arg;
+
+	http_conn_turn(request->conn);
+}
+
+void http_request_start(struct http_request *request, struct op_call *call)
 {
 	request->call = call;
+	if (request->upload) {
+		pipe_set_writer(request->upload, on_room, request);
+	}
 	if (op_start(call, on_done, request) == OP_DONE) {
 		send_answer(request);
-	} else {
-		watch_begin(request);
 	}
-}
-
-/* ---- begin, and ends that come from elsewhere ---- */
-
-void http_request_begin(struct evhttp_request *evreq, void *arg)
-{
-	struct http_door *door = arg;
-	struct http_request *request;
-	struct err err;
-
-	/* evhttp never closes behind an answer to it, whatever the answer says. */
-	if (evhttp_request_get_command(evreq) == EVHTTP_REQ_CONNECT) {
-		http_conn_reject(http_conn_of(door, evreq));
-		return;
-	}
-	request = xnew(struct http_request);
-	request->server = door->server;
-	request->conn = http_conn_of(door, evreq);
-	request->evreq = evreq;
-	request->gone_fd = -1;
-	evhttp_request_set_on_complete_cb(evreq, on_complete, door);
-	id_make(request->id, ID_REQUEST);
-	ASSERT(request->conn->request == NULL);
-	request->conn->request = request;
-	http_conn_arrived(request->conn);
-	door->server->pending++;
-	request->is_head = evhttp_request_get_command(evreq) == EVHTTP_REQ_HEAD;
-	if (request->conn->refusal != ERR_NONE) {
-		/* All of it arrived in the turn that took it over the limit. */
-		loop_cancel_deferred(door->server->loop, http_conn_refuse, request->conn);
-		http_conn_explain(request->conn, &err);
-	} else if (request->conn->head.problem) {
-		err_set(&err, ERR_INVALID, "%s", request->conn->head.problem);
-	} else {
-		http_rest(request);
-		return;
-	}
-	request->closes = true;
-	http_request_fail(request, 0, &err);
-}
-
-void http_request_lost(struct http_request *request)
-{
-	bool is_ours = evhttp_request_get_connection(request->evreq) == NULL;
-
-	request->conn = NULL;
-	if (request->stream) {
-		http_stream_free(request->stream);
-		request->stream = NULL;
-	}
-	/* Detached from its connection it is freed by the terminal send, else by evhttp itself. */
-	if (is_ours) {
-		evhttp_send_reply_end(request->evreq);
-	}
-	request_free(request);
-}
-
-void http_request_abort(struct http_request *request)
-{
-	struct err err;
-
-	if (request->stream) {
-		http_conn_cut(request->conn); /* comes back as http_request_lost() */
-		return;
-	}
-	op_call_free(request->call, 0);
-	request->call = NULL;
-	request->closes = true;
-	err_set(&err, ERR_UNAVAILABLE, "the service is stopping");
-	http_request_fail(request, 0, &err);
 }

@@ -3,57 +3,68 @@
 /*
  * request - the life of a request
  *
- * Purpose: from evhttp's callback to the one terminal send: the id, the watch for a client that
- *          leaves, sending JSON or a file's bytes, the log record.
- * Owns:    the op_call and, until the terminal send, evhttp's request.
+ * Purpose: from a head to the answer's last byte: where its body goes, the call, the answer, and
+ *          what becomes of them when the client leaves.
+ * Owns:    the op_call, the ends of pipes that are the transport's, what of a JSON body has come.
  * Thread:  loop.
- * Uses:    base, loop, api, ops, libevent_extra.
+ * Uses:    base, loop, api, ops.
  */
 
-#include <event2/http.h>
-
+#include "api/api_args.h"
 #include "auth/auth.h"
 #include "base/err.h"
 #include "base/id.h"
 #include "base/json.h"
 #include "http/conn.h"
+#include "http/router.h"
 
 struct http_stream;
 struct op_call;
+struct pipe;
 
 struct http_request {
 	struct http_server *server;
-	struct http_conn *conn; /* NULL once it is lost */
-	struct evhttp_request *evreq;
+	struct http_conn *conn;
 	char id[ID_BYTES];
 	const struct api_row *row;  /* NULL: not known, or there is none */
 	struct principal principal; /* all zero: not known, or nobody */
-	struct op_call *call;       /* NULL before rest.c has made it */
 	bool is_head;
-	bool closes; /* the connection ends with this answer */
+	const char *allow; /* for 405; NULL: none */
 
-	struct event *gone; /* while the call waits; see request.c */
-	int gone_fd;
-	struct http_stream *stream; /* while a file's bytes are sent */
+	/* Between a head that was found good and the end of its body. */
+	struct api_args args;
+	struct evbuffer *json; /* a JSON body so far; NULL: there is none */
+	struct pipe *upload;   /* writer's end: a raw body on its way; NULL: none */
+
+	struct op_call *call;       /* NULL before, and again when its answer is all written */
+	struct http_stream *stream; /* while a pipe's bytes are sent */
+	bool is_answered;           /* the last of the answer is in the link's buffer */
 	uint64_t sent_bytes;
 };
 
-/* For evhttp_set_gencb(): @arg is the door. */
-void http_request_begin(struct evhttp_request *evreq, void *arg);
+/* The head of @conn is over. */
+void http_request_begin(struct http_conn *conn);
+/* The head of @conn is bad, or takes too long: answers @err with @status (0: as its kind has it),
+ * and the connection closes. */
+void http_request_refuse(struct http_conn *conn, int status, const struct err *err);
+/* Ends it, wherever it is. */
+void http_request_free(struct http_request *request);
 
-/* Starts @call (taken) and sends what it answers, now or later. */
-void http_request_run(struct http_request *request, struct op_call *call);
-/* Sends a failure that never became a call. @status 0: as the kind has it. */
+/* ---- of its body; for conn.c ---- */
+
+/* How many bytes can be taken now; 0: they wait, or nobody wants them. */
+size_t http_request_room(const struct http_request *request);
+/* Takes all of @bytes, which are at most that many. */
+void http_request_take(struct http_request *request, struct evbuffer *bytes);
+/* All of it has come. */
+void http_request_body_end(struct http_request *request);
+
+/* ---- of its answer ---- */
+
+/* Starts the call of @request and sends what it answers, now or later. */
+void http_request_start(struct http_request *request, struct op_call *call);
+/* Answers with a failure; whatever ran for the request is called off. @status 0: as the kind has
+ * it. */
 void http_request_fail(struct http_request *request, int status, const struct err *err);
-
-/* The connection is gone. For conn.c. */
-void http_request_lost(struct http_request *request);
-/* Answers "unavailable" to what still waits, cuts what is being sent. For server.c. */
-void http_request_abort(struct http_request *request);
-
-/* ---- for stream.c: the terminal sends. @request is gone when they return. ---- */
-
-/* All that is in the output buffer, with the headers. */
-void http_request_send(struct http_request *request, int status);
-/* The end of what evhttp_send_reply_start() began. */
-void http_request_send_end(struct http_request *request);
+/* The last of the answer is written: the call is over. */
+void http_request_answered(struct http_request *request);

@@ -6,44 +6,29 @@
 #include "api/api_args.h"
 #include "auth/auth.h"
 #include "base/xalloc.h"
-#include "http/head.h"
-#include "http/reply.h"
 #include "http/router.h"
 #include "http/server_priv.h"
+#include "http/websocket.h"
 #include "loop/pipe.h"
 #include "ops/ops.h"
+
+/*
+ * Theory of operation. A head passes three gates: its form (what is asked for must be one thing to
+ * everybody), its source and route, and the operation's own terms. What fails at the first ends the
+ * connection, since what comes behind isn't certain. Then the call can be made, unless its
+ * arguments are in a JSON body: those pass a fourth gate when they are there.
+ */
 
 #define TYPE_JSON   "application/json"
 #define TYPE_OCTETS "application/octet-stream"
 #define TYPE_EVENTS "text/event-stream"
 
+/* A raw body waits in this between its connection and its reader. */
+#define UPLOAD_PIPE_BYTES (256 * 1024)
+
 static const char *header(const struct http_request *request, const char *name)
 {
-	return evhttp_find_header(evhttp_request_get_input_headers(request->evreq), name);
-}
-
-static const char *method_of(const struct http_request *request)
-{
-	switch (evhttp_request_get_command(request->evreq)) {
-	case EVHTTP_REQ_GET:
-		return "GET";
-	case EVHTTP_REQ_HEAD:
-		return "HEAD";
-	case EVHTTP_REQ_POST:
-		return "POST";
-	case EVHTTP_REQ_PUT:
-		return "PUT";
-	case EVHTTP_REQ_DELETE:
-		return "DELETE";
-	case EVHTTP_REQ_OPTIONS:
-		return "OPTIONS";
-	case EVHTTP_REQ_PATCH:
-		return "PATCH";
-	case EVHTTP_REQ_TRACE:
-	case EVHTTP_REQ_CONNECT:
-	default:
-		return "";
-	}
+	return http_head_find(&request->conn->head, name);
 }
 
 /* ---- who may talk to us at all ---- */
@@ -91,25 +76,6 @@ static int check_source(
 	return 0;
 }
 
-/* As evhttp has it: of other methods it reads none. */
-static bool may_have_body(const struct http_request *request)
-{
-	switch (evhttp_request_get_command(request->evreq)) {
-	case EVHTTP_REQ_POST:
-	case EVHTTP_REQ_PUT:
-	case EVHTTP_REQ_PATCH:
-		return true;
-	case EVHTTP_REQ_GET:
-	case EVHTTP_REQ_HEAD:
-	case EVHTTP_REQ_DELETE:
-	case EVHTTP_REQ_OPTIONS:
-	case EVHTTP_REQ_TRACE:
-	case EVHTTP_REQ_CONNECT:
-	default:
-		return false;
-	}
-}
-
 static int find_principal(const struct http_request *request, const struct api_row *row,
 	struct principal *ret, struct err *err)
 {
@@ -119,7 +85,7 @@ static int find_principal(const struct http_request *request, const struct api_r
 		return 0;
 	}
 	if (request->conn->door->is_admin) {
-		return auth_by_peer(auth, request->conn->fd, ret, err);
+		return auth_by_peer(auth, request->conn->link.fd, ret, err);
 	}
 	return auth_by_header(
 		auth, header(request, "Authorization"), header(request, "x-api-key"), ret, err);
@@ -156,41 +122,6 @@ static int add_parameter(
 	return api_args_add_query(reading->args, name, value, len, reading->has_raw_body, err);
 }
 
-static int add_json(struct http_request *request, struct api_args *args, struct err *err)
-{
-	struct evbuffer *input = evhttp_request_get_input_buffer(request->evreq);
-	size_t len = evbuffer_get_length(input);
-	const char *text = (const char *)evbuffer_pullup(input, -1);
-	_cleanup_json_ json_object *body = text ? json_parse(text, len, err) : NULL;
-
-	if (!body) {
-		/* A parser gives NULL for the text "null", too. */
-		return err->kind != ERR_NONE ? -1
-					     : err_set(err, ERR_INVALID,
-						       "the body must be a JSON object, not null");
-	}
-	evbuffer_drain(input, len);
-	return api_args_add_body(args, body, err);
-}
-
-static int add_body(
-	struct http_request *request, struct api_args *args, bool is_raw, struct err *err)
-{
-	size_t len = evbuffer_get_length(evhttp_request_get_input_buffer(request->evreq));
-
-	if (is_raw || len == 0) {
-		return 0;
-	}
-	if (!api_row_has_body(args->row)) {
-		return err_set(err, ERR_INVALID, "%s takes no body", args->row->name);
-	}
-	if (!is_type(header(request, "Content-Type"), TYPE_JSON)) {
-		return err_set(err, ERR_INVALID, "the Content-Type must be " TYPE_JSON "%s",
-			args->row->flags & API_RAW_BODY ? " or " TYPE_OCTETS : "");
-	}
-	return add_json(request, args, err);
-}
-
 static int add_headers(struct http_request *request, struct api_args *args, struct err *err)
 {
 	for (const struct api_field *field = args->row->fields; field->name; field++) {
@@ -204,22 +135,22 @@ static int add_headers(struct http_request *request, struct api_args *args, stru
 	return 0;
 }
 
+/* What of the arguments the head has. */
 static int read_args(struct http_request *request, const struct target *target,
-	const struct route *route, bool is_raw, struct api_args *args, struct err *err)
+	const struct route *route, bool is_raw, struct err *err)
 {
-	struct reading reading = {.args = args, .has_raw_body = is_raw};
+	struct reading reading = {.args = &request->args, .has_raw_body = is_raw};
 
-	if (add_body(request, args, is_raw, err) < 0 ||
-		query_each(target->query, add_parameter, &reading, err) < 0) {
+	if (query_each(target->query, add_parameter, &reading, err) < 0) {
 		return -1;
 	}
 	for (size_t i = 0; i < route->param_count; i++) {
-		if (api_args_add_path(args, route->params[i].name, route->params[i].value, err) <
-			0) {
+		if (api_args_add_path(&request->args, route->params[i].name, route->params[i].value,
+			    err) < 0) {
 			return -1;
 		}
 	}
-	return add_headers(request, args, err) < 0 ? -1 : api_args_finish(args, err);
+	return 0;
 }
 
 static int check_idempotency_key(const char *key, struct err *err)
@@ -261,74 +192,168 @@ static int check_coding(const struct http_request *request, struct err *err)
 	return 0;
 }
 
-/* conn.c lets more in, since it can't tell a body from what is around it. */
-static int check_length(const struct http_request *request, bool is_raw, struct err *err)
+int http_rest_check_json_length(const struct http_request *request, uint64_t len, struct err *err)
 {
-	uint64_t len = evbuffer_get_length(evhttp_request_get_input_buffer(request->evreq));
 	uint64_t max = request->server->config.body_bytes;
 
-	if (len > max) {
-		return err_set(err, ERR_TOO_LARGE, "the body must have at most %llu bytes",
-			(unsigned long long)max);
-	}
-	if (!is_raw && len > API_JSON_MAX_BYTES) {
+	if (len > API_JSON_MAX_BYTES || len > max) {
 		return err_set(err, ERR_TOO_LARGE,
-			"a JSON body must have at most %d bytes: send more as " TYPE_OCTETS,
-			API_JSON_MAX_BYTES);
+			"a JSON body must have at most %llu bytes: send more as " TYPE_OCTETS,
+			(unsigned long long)MIN(max, (uint64_t)API_JSON_MAX_BYTES));
 	}
 	return 0;
 }
 
-static struct pipe *body_pipe(struct http_request *request, uint64_t *ret_len)
+static int check_raw_length(const struct http_request *request, uint64_t len, struct err *err)
 {
-	struct evbuffer *input = evhttp_request_get_input_buffer(request->evreq);
-	size_t len = evbuffer_get_length(input);
-	struct pipe *pipe = pipe_new(request->server->loop, MAX(len, (size_t)1));
+	uint64_t max = request->server->config.upload_bytes;
 
-	pipe_write_buffer(pipe, input);
-	pipe_close(pipe);
-	pipe_writer_free(pipe);
-	*ret_len = len;
+	if (max > 0 && len > max) {
+		return err_set(err, ERR_TOO_LARGE, "the body must have at most %llu bytes",
+			(unsigned long long)max);
+	}
+	return 0;
+}
+
+/* ---- the body ---- */
+
+enum body_kind { BODY_NONE, BODY_JSON, BODY_RAW, BODY_BAD };
+
+/* What the body is by its headers. BODY_BAD: @err says what is wrong with it. */
+static enum body_kind judge_body(const struct http_request *request, struct err *err)
+{
+	const struct api_row *row = request->row;
+	const struct http_body *body = &request->conn->body;
+	const char *type = header(request, "Content-Type");
+
+	if (check_coding(request, err) < 0) {
+		return BODY_BAD;
+	}
+	if ((row->flags & API_RAW_BODY) && is_type(type, TYPE_OCTETS)) {
+		return check_raw_length(request, body->left, err) < 0 ? BODY_BAD : BODY_RAW;
+	}
+	if (http_body_is_end(body)) {
+		return BODY_NONE;
+	}
+	if (!api_row_has_body(row)) {
+		err_set(err, ERR_INVALID, "%s takes no body", row->name);
+		return BODY_BAD;
+	}
+	if (!is_type(type, TYPE_JSON)) {
+		err_set(err, ERR_INVALID, "the Content-Type must be " TYPE_JSON "%s",
+			row->flags & API_RAW_BODY ? " or " TYPE_OCTETS : "");
+		return BODY_BAD;
+	}
+	return http_rest_check_json_length(request, body->left, err) < 0 ? BODY_BAD : BODY_JSON;
+}
+
+/* The reader's end of the pipe that the body will come through; NULL with @err set: no room. */
+static struct pipe *open_upload(struct http_request *request, struct err *err)
+{
+	const struct http_body *body = &request->conn->body;
+	struct pipe *pipe;
+
+	if (!http_body_is_end(body) && !http_conn_charge(request->conn, UPLOAD_PIPE_BYTES)) {
+		err_set(err, ERR_UNAVAILABLE, "too much is under way; try again");
+		return NULL;
+	}
+	pipe = pipe_new(request->server->loop, UPLOAD_PIPE_BYTES);
+	if (http_body_is_end(body)) {
+		pipe_close(pipe);
+		pipe_writer_free(pipe);
+	} else {
+		request->upload = pipe;
+	}
 	return pipe;
 }
 
 /* ---- the whole ---- */
 
-static int make_call(struct http_request *request, const struct target *target,
-	const struct route *route, struct op_call **ret, struct err *err)
+/* All arguments are there but those in headers, which stand behind the others. */
+static int make_call(
+	struct http_request *request, bool is_raw, struct op_call **ret, struct err *err)
 {
-	const struct api_row *row = route->row;
-	bool is_raw = (row->flags & API_RAW_BODY) &&
-		      is_type(header(request, "Content-Type"), TYPE_OCTETS);
-	struct principal principal = {0};
-	_cleanup_api_args_ struct api_args args = API_ARGS_INIT;
+	const struct api_row *row = request->row;
+	const struct http_body *body = &request->conn->body;
 	struct op_request op = {
 		.id = request->id,
 		.principal = &request->principal,
-		.args = &args,
+		.args = &request->args,
 		.accepts_raw = (row->flags & API_RAW_ANSWER) && accepts(request, TYPE_OCTETS),
 		.accepts_events = (row->flags & API_EVENTS) && accepts(request, TYPE_EVENTS),
+		.body_bytes = body->is_chunked ? UINT64_MAX : body->left,
 	};
 
-	if (find_principal(request, row, &principal, err) < 0) {
-		return -1;
-	}
-	request->principal = principal;
 	if (row->flags & API_IDEMPOTENCY_KEY) {
 		op.idempotency_key = header(request, "Idempotency-Key");
 	}
-	api_args_init(&args, row);
-	if (check_coding(request, err) < 0 || check_length(request, is_raw, err) < 0 ||
-		check_accept(request, err) < 0 ||
-		check_idempotency_key(op.idempotency_key, err) < 0 ||
-		read_args(request, target, route, is_raw, &args, err) < 0) {
+	if (add_headers(request, &request->args, err) < 0 ||
+		api_args_finish(&request->args, err) < 0) {
 		return -1;
 	}
 	if (is_raw) {
-		op.body = body_pipe(request, &op.body_bytes);
+		op.body = open_upload(request, err);
+		if (!op.body) {
+			return -1;
+		}
 	}
 	*ret = op_call_new(request->server->ops, row, &op);
 	return 0;
+}
+
+static void run(struct http_request *request, bool is_raw)
+{
+	struct err err = ERR_INIT;
+	struct op_call *call = NULL;
+
+	if (make_call(request, is_raw, &call, &err) < 0) {
+		http_request_fail(request, 0, &err);
+	} else {
+		http_request_start(request, call);
+	}
+}
+
+/* The operation's own terms. */
+static int judge_operation(struct http_request *request, const struct target *target,
+	const struct route *route, bool is_raw, struct err *err)
+{
+	const char *key = request->row->flags & API_IDEMPOTENCY_KEY
+				  ? header(request, "Idempotency-Key")
+				  : NULL;
+
+	return check_accept(request, err) < 0 || check_idempotency_key(key, err) < 0 ||
+			       read_args(request, target, route, is_raw, err) < 0
+		       ? -1
+		       : 0;
+}
+
+static void serve(
+	struct http_request *request, const struct target *target, const struct route *route)
+{
+	struct principal principal = {0};
+	struct err err = ERR_INIT;
+	int status = 0;
+
+	if (find_principal(request, request->row, &principal, &err) < 0) {
+		http_request_fail(request, 0, &err);
+		return;
+	}
+	request->principal = principal;
+	api_args_init(&request->args, request->row);
+	enum body_kind kind = judge_body(request, &err);
+
+	if (kind == BODY_BAD ||
+		judge_operation(request, target, route, kind == BODY_RAW, &err) < 0 ||
+		((request->row->flags & API_SOCKET) &&
+			http_websocket_check(&request->conn->head, request->row->subprotocol,
+				&status, &err) < 0)) {
+		http_request_fail(request, status, &err);
+	} else if (kind == BODY_JSON) {
+		request->json = evbuffer_new();
+		ASSERT(request->json);
+	} else {
+		run(request, kind == BODY_RAW);
+	}
 }
 
 /* A path without this method, or without any. */
@@ -337,10 +362,10 @@ static void refuse_route(struct http_request *request, const struct route *route
 	struct err err;
 
 	if (route->allowed[0]) {
-		evhttp_add_header(
-			evhttp_request_get_output_headers(request->evreq), "Allow", route->allowed);
+		request->allow = route->allowed;
 		err_set(&err, ERR_INVALID, "this path takes %s", route->allowed);
 		http_request_fail(request, 405, &err);
+		request->allow = NULL;
 	} else {
 		err_set(&err, ERR_NOT_FOUND,
 			"there is no such path; see docs/api.md or /openapi.json");
@@ -348,39 +373,123 @@ static void refuse_route(struct http_request *request, const struct route *route
 	}
 }
 
-void http_rest(struct http_request *request)
+static void find_route(struct http_request *request, const struct target *target)
 {
-	struct err err = ERR_INIT;
-	struct op_call *call = NULL;
-	struct route route;
-	_cleanup_target_ struct target target = {NULL};
-	const struct evkeyvalq *headers = evhttp_request_get_input_headers(request->evreq);
+	const char *method = request->conn->head.method;
 	bool is_admin = request->conn->door->is_admin;
+	struct err err = ERR_INIT;
+	struct route route;
 
-	/* evhttp reads sizes of chunks as strtoll() does: what follows is never another request. */
-	request->closes = request->closes || http_head_is_chunked(headers);
-	if (http_head_check(headers, may_have_body(request), &err) < 0) {
-		request->closes = true;
-		http_request_fail(request, 0, &err);
-		return;
-	}
-	if (target_parse(evhttp_request_get_uri(request->evreq), &target, &err) < 0) {
-		http_request_fail(request, 0, &err);
-		return;
-	}
-	/* evhttp takes it for a proxy's, and closes. */
-	request->closes = request->closes || target.authority;
-	if ((!is_admin && check_source(request, &target, &err) < 0) ||
-		route_find(method_of(request), target.path, is_admin, &route, &err) < 0) {
+	if ((!is_admin && check_source(request, target, &err) < 0) ||
+		route_find(method, target->path, is_admin, &route, &err) < 0) {
 		http_request_fail(request, 0, &err);
 		return;
 	}
 	request->row = route.row;
-	if (!route.row) {
+	if (route.row) {
+		serve(request, target, &route);
+	} else {
 		refuse_route(request, &route);
-	} else if (make_call(request, &target, &route, &call, &err) < 0) {
+	}
+}
+
+/* ---- the form ---- */
+
+struct method {
+	const char *name;
+	bool may_have_body;
+};
+
+static const struct method *find_method(const char *name)
+{
+	static const struct method methods[] = {
+		{"GET", false},
+		{"HEAD", false},
+		{"POST", true},
+		{"PUT", true},
+		{"DELETE", false},
+		{"PATCH", true},
+		{"OPTIONS", false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+		if (strcmp(methods[i].name, name) == 0) {
+			return &methods[i];
+		}
+	}
+	return NULL;
+}
+
+/* -1: @err, and a status that isn't its kind's, or 0. */
+static int judge_form(struct http_request *request, int *ret_status, struct err *err)
+{
+	struct http_conn *conn = request->conn;
+	const struct method *method = find_method(conn->head.method);
+	const char *expect = header(request, "Expect");
+	struct http_length length;
+
+	if (strcmp(conn->head.method, "CONNECT") == 0) {
+		return err_set(err, ERR_INVALID, "CONNECT is for proxies; this is none");
+	}
+	if (!method) {
+		*ret_status = 501;
+		return err_set(err, ERR_INVALID, "no operation has this method");
+	}
+	if (http_head_length(&conn->head, method->may_have_body, &length, err) < 0) {
+		return -1;
+	}
+	if (expect && strcasecmp(expect, "100-continue") != 0) {
+		*ret_status = 417;
+		return err_set(err, ERR_INVALID, "Expect can only be 100-continue");
+	}
+	http_body_init(&conn->body, length.is_chunked, length.bytes);
+	conn->is_continue_owed = expect && !conn->head.is_old && !http_body_is_end(&conn->body);
+	return 0;
+}
+
+/* HTTP/1.1 stays unless it is told otherwise, HTTP/1.0 the other way round. */
+static bool wants_close(const struct http_head *head)
+{
+	return http_head_has_token(head, "Connection", "close") ||
+	       (head->is_old && !http_head_has_token(head, "Connection", "keep-alive"));
+}
+
+void http_rest(struct http_request *request)
+{
+	const struct http_head *head = &request->conn->head;
+	_cleanup_target_ struct target target = {NULL};
+	struct err err = ERR_INIT;
+	int status = 0;
+
+	request->is_head = strcmp(head->method, "HEAD") == 0;
+	request->conn->closes = wants_close(head);
+	if (judge_form(request, &status, &err) < 0) {
+		request->conn->closes = true;
+		http_request_fail(request, status, &err);
+	} else if (target_parse(head->target, &target, &err) < 0) {
 		http_request_fail(request, 0, &err);
 	} else {
-		http_request_run(request, call);
+		find_route(request, &target);
+	}
+}
+
+/* ---- behind the body ---- */
+
+void http_rest_body(struct http_request *request)
+{
+	struct err err = ERR_INIT;
+	size_t len = evbuffer_get_length(request->json);
+	const char *text = (const char *)evbuffer_pullup(request->json, -1);
+	_cleanup_json_ json_object *body = len > 0 ? json_parse(text, len, &err) : NULL;
+
+	if (len > 0 && !body && err.kind == ERR_NONE) {
+		/* A parser gives NULL for the text "null", too. */
+		err_set(&err, ERR_INVALID, "the body must be a JSON object, not null");
+	}
+	evbuffer_free(steal_ptr(&request->json));
+	if (err.kind != ERR_NONE || (body && api_args_add_body(&request->args, body, &err) < 0)) {
+		http_request_fail(request, 0, &err);
+	} else {
+		run(request, false);
 	}
 }

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <event2/http.h>
 #include <event2/listener.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,36 +14,32 @@
 #include "base/xalloc.h"
 #include "http/request.h"
 #include "http/server_priv.h"
-#include "ops/ops.h"
+#include "http/websocket.h"
 
 /*
- * Theory of operation. Two evhttp objects, one for TCP and one for the admin socket: which one a
- * request came through decides how its principal is found and which routes it sees. Bodies have no
- * limit as far as evhttp knows, because its refusal would be a page of HTML: conn.c has them.
+ * Theory of operation. Two doors, one for TCP and one for the admin socket, with listeners each.
+ * Connections beyond connections_max are told so (conn.c); beyond a few more of those a door shuts,
+ * and what comes waits in the kernel.
  *
  * Accepting fails while the process or the system has no descriptor left, and the connection stays
  * in the kernel's queue: the listener would be ready again at once, for ever. So its door rests.
- * libevent gives the callback evhttp's argument, which is nothing of ours; the door is looked up.
  */
 
 #define BACKLOG        512
 #define REST_MS        200
 #define FAILURE_LOG_MS (10u * MS_PER_SECOND)
-
-static LIST_HEAD(, http_door) doors = LIST_HEAD_INITIALIZER(doors);
+/* Connections beyond the limit that are being told so. */
+#define SURPLUS_MAX 64
 
 static const struct http_config defaults = {
-	.body_bytes = 64u << 20,
+	.body_bytes = 16u << 20,
 	.bodies_total_bytes = 256u << 20,
 	.header_bytes = 32u << 10,
 	.connections_max = 1024,
 	.idle_timeout_s = 60,
+	.head_timeout_s = 20,
 	.out_high_bytes = 1u << 20,
 };
-
-#define METHODS                                                                                    \
-	(EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE | \
-		EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH | EVHTTP_REQ_CONNECT)
 
 static void take_defaults(struct http_config *config)
 {
@@ -54,6 +49,7 @@ static void take_defaults(struct http_config *config)
 	TAKE(header_bytes);
 	TAKE(connections_max);
 	TAKE(idle_timeout_s);
+	TAKE(head_timeout_s);
 	TAKE(out_high_bytes);
 #undef TAKE
 }
@@ -71,28 +67,17 @@ static void on_rested(evutil_socket_t fd, short what, void *arg);
 
 static void door_init(struct http_door *door, struct http_server *server, bool is_admin)
 {
-	const struct http_config *config = &server->config;
-
 	door->server = server;
 	door->is_admin = is_admin;
-	door->http = evhttp_new(loop_base(server->loop));
-	ASSERT(door->http);
-	evhttp_set_bevcb(door->http, http_conn_new, door);
-	evhttp_set_gencb(door->http, http_request_begin, door);
-	evhttp_set_allowed_methods(door->http, METHODS);
-	evhttp_set_max_headers_size(door->http, (ev_ssize_t)config->header_bytes);
-	evhttp_set_max_body_size(door->http, -1);
-	evhttp_set_timeout(door->http, (int)config->idle_timeout_s);
-	evhttp_set_default_content_type(door->http, NULL);
 	door->rests = loop_timer_new(server->loop, on_rested, door);
-	LIST_INSERT_HEAD(&doors, door, link);
 }
 
 static void door_fini(struct http_door *door)
 {
-	LIST_REMOVE(door, link);
+	for (size_t i = 0; i < door->listener_count; i++) {
+		evconnlistener_free(door->listeners[i]);
+	}
 	event_free(door->rests);
-	evhttp_free(door->http);
 }
 
 struct http_server *http_server_new(
@@ -107,6 +92,8 @@ struct http_server *http_server_new(
 	server->auth = auth;
 	server->config = *config;
 	take_defaults(&server->config);
+	server->piece = evbuffer_new();
+	ASSERT(server->piece);
 	TAILQ_INIT(&server->conns);
 	for (size_t i = 0; i < ARRAY_SIZE(loopback); i++) {
 		add_host(server, loopback[i]);
@@ -119,56 +106,54 @@ struct http_server *http_server_new(
 	return server;
 }
 
+/* Those that still wait for an answer get one, if it leaves at once. */
+static void end_conn(struct http_conn *conn)
+{
+	struct http_request *request = conn->request;
+	struct err err;
+
+	if (conn->state == HTTP_CONN_SERVE && !request->is_answered && !request->stream) {
+		err_set(&err, ERR_UNAVAILABLE, "the service is stopping");
+		http_request_fail(request, 0, &err);
+		http_link_write(&conn->link);
+	}
+	http_conn_cut(conn);
+}
+
 void http_server_free(struct http_server *server)
 {
-	struct http_conn *conn;
-	struct http_conn *next;
-
 	if (!server) {
 		return;
 	}
 	server->is_stopping = true;
-	for (conn = TAILQ_FIRST(&server->conns); conn; conn = next) {
-		next = TAILQ_NEXT(conn, link);
-		if (conn->request) {
-			http_request_abort(conn->request);
-		}
+	while (!TAILQ_EMPTY(&server->conns)) {
+		end_conn(TAILQ_FIRST(&server->conns));
 	}
 	ASSERT(server->pending == 0);
 	door_fini(&server->tcp);
 	door_fini(&server->admin);
-	/* Those that nothing had come through yet. */
-	while (!TAILQ_EMPTY(&server->conns)) {
-		http_conn_adopt(TAILQ_FIRST(&server->conns));
-	}
 	if (server->admin_path) {
 		unlink(server->admin_path);
 	}
+	evbuffer_free(server->piece);
 	free(server->admin_path);
-	free(server->by_fd);
 	strv_free(server->hosts);
 	free(server);
 }
 
 /* ---- doors ---- */
 
-static void switch_listener(struct evhttp_bound_socket *bound, void *arg)
-{
-	const bool *accepts = arg;
-	struct evconnlistener *listener = evhttp_bound_socket_get_listener(bound);
-
-	if (*accepts) {
-		evconnlistener_enable(listener);
-	} else {
-		evconnlistener_disable(listener);
-	}
-}
-
 static void switch_listeners(struct http_door *door)
 {
 	bool accepts = !door->is_shut && !evtimer_pending(door->rests, NULL);
 
-	evhttp_foreach_bound_socket(door->http, switch_listener, &accepts);
+	for (size_t i = 0; i < door->listener_count; i++) {
+		if (accepts) {
+			evconnlistener_enable(door->listeners[i]);
+		} else {
+			evconnlistener_disable(door->listeners[i]);
+		}
+	}
 }
 
 void http_door_accept(struct http_door *door, bool accepts)
@@ -179,6 +164,21 @@ void http_door_accept(struct http_door *door, bool accepts)
 	}
 }
 
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
+	int len, void *arg)
+{
+	struct http_door *door = arg;
+	unsigned max = door->server->config.connections_max;
+
+	(void)listener;
+	(void)address;
+	(void)len;
+	http_conn_new(door, fd, door->conn_count >= max);
+	if (door->conn_count >= max + SURPLUS_MAX) {
+		http_door_accept(door, false);
+	}
+}
+
 /* ---- accepting that fails ---- */
 
 static void on_rested(evutil_socket_t fd, short what, void *arg)
@@ -186,33 +186,6 @@ static void on_rested(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	switch_listeners(arg);
-}
-
-struct search {
-	const struct evconnlistener *listener;
-	bool is_found;
-};
-
-static void compare_listener(struct evhttp_bound_socket *bound, void *arg)
-{
-	struct search *search = arg;
-
-	search->is_found |= evhttp_bound_socket_get_listener(bound) == search->listener;
-}
-
-static struct http_door *door_of(const struct evconnlistener *listener)
-{
-	struct search search = {.listener = listener};
-	struct http_door *door;
-
-	LIST_FOREACH (door, &doors, link) {
-		evhttp_foreach_bound_socket(door->http, compare_listener, &search);
-		if (search.is_found) {
-			break;
-		}
-	}
-	ASSERT(door);
-	return door;
 }
 
 /* It lasts as long as the cause does: one line now and then says enough. */
@@ -230,12 +203,12 @@ static void log_accept_error(struct http_door *door, int error)
 	door->failures_unlogged = 0;
 }
 
-static void on_accept_error(struct evconnlistener *listener, void *unused)
+static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
 	const int error = errno;
-	struct http_door *door = door_of(listener);
+	struct http_door *door = arg;
 
-	(void)unused;
+	(void)listener;
 	log_accept_error(door, error);
 	loop_timer_set(door->rests, REST_MS);
 	switch_listeners(door);
@@ -269,18 +242,21 @@ static int bound_socket(const struct sockaddr *address, socklen_t len, mode_t mo
 
 static int listen_on(struct http_door *door, int fd, struct err *err)
 {
-	struct evconnlistener *listener = evconnlistener_new(loop_base(door->server->loop), NULL,
-		NULL, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_DISABLED, 0, fd);
+	struct evconnlistener *listener;
 
+	if (door->listener_count == HTTP_LISTENERS_MAX) {
+		close(fd);
+		return err_set(err, ERR_INVALID, "at most %d addresses can be listened on",
+			HTTP_LISTENERS_MAX);
+	}
+	listener = evconnlistener_new(loop_base(door->server->loop), on_accept, door,
+		LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_DISABLED, 0, fd);
 	if (!listener) {
 		close(fd);
 		return err_set(err, ERR_INTERNAL, "no memory for a listener");
 	}
-	if (!evhttp_bind_listener(door->http, listener)) {
-		evconnlistener_free(listener);
-		return err_set(err, ERR_INTERNAL, "no memory for a listener");
-	}
 	evconnlistener_set_error_cb(listener, on_accept_error);
+	door->listeners[door->listener_count++] = listener;
 	switch_listeners(door);
 	return 0;
 }
@@ -402,14 +378,16 @@ void http_server_stop(struct http_server *server)
 	http_door_accept(&server->tcp, false);
 	http_door_accept(&server->admin, false);
 	for (conn = TAILQ_FIRST(&server->conns); conn; conn = next) {
-		next = TAILQ_NEXT(conn, link);
+		next = TAILQ_NEXT(conn, entry);
 		if (http_conn_is_idle(conn)) {
 			http_conn_cut(conn);
+		} else if (conn->state == HTTP_CONN_SOCKET) {
+			http_websocket_stop(conn->websocket);
 		}
 	}
 }
 
 size_t http_server_pending(const struct http_server *server)
 {
-	return server->pending + server->sending;
+	return server->pending;
 }

@@ -5,10 +5,10 @@
  *
  * Purpose: listeners on TCP and on the admin socket, limits, and an orderly stop. Requests go
  *          through request.c (life of a request) and rest.c (what it means).
- * Owns:    the evhttp objects, the listeners, every connection.
+ * Owns:    the listeners, every connection.
  * Thread:  loop.
  * Errors:  ERR_INVALID: an address that can't be used; ERR_CONFLICT: it is in use; ERR_INTERNAL.
- * Uses:    base, loop, api, auth, ops, libevent_extra.
+ * Uses:    base, loop, api, auth, ops, libevent_core.
  *
  * On the admin socket root and the daemon's own user may do everything, without a key; anybody else
  * is refused. On TCP a key is needed and admin routes don't exist.
@@ -27,11 +27,13 @@ struct ops;
 
 /* 0 takes the default. Strings are borrowed. */
 struct http_config {
-	uint64_t body_bytes;          /* of one request: 64 MiB */
+	uint64_t body_bytes;          /* of one JSON body: 16 MiB, and never more than that */
+	uint64_t upload_bytes;        /* of one raw body: no limit */
 	uint64_t bodies_total_bytes;  /* that all requests hold together: 256 MiB */
 	size_t header_bytes;          /* of one request: 32 KiB */
 	unsigned connections_max;     /* through each of the two kinds of listeners: 1024 */
 	unsigned idle_timeout_s;      /* between requests, and within one that stops coming: 60 */
+	unsigned head_timeout_s;      /* for all of a request's head: 20 */
 	uint64_t out_high_bytes;      /* a download waits while so much is unsent: 1 MiB */
 	char *const *allowed_hosts;   /* besides localhost, 127.0.0.1 and [::1]; NULL: none */
 	char *const *allowed_origins; /* whole origins, "https://tools.example"; NULL: none */

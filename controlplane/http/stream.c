@@ -1,6 +1,6 @@
 #include "http/stream.h"
 
-#include <event2/buffer.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/xalloc.h"
@@ -10,98 +10,127 @@
 #include "ops/ops.h"
 
 /*
- * Theory of operation. Bytes move from the pipe to evhttp's output while less than out_high_bytes
- * wait there. Over that mark nothing is taken; the pipe fills, and the guest stops sending. When
- * the output has drained evhttp calls back, and it goes on. What waits is so bounded by the mark
- * and the pipe's capacity, which the domain chose.
+ * Theory of operation. Bytes move from the pipe to the link's buffer while less than out_high_bytes
+ * wait there. Over that mark nothing is taken; the pipe fills, and its writer stops. When bytes
+ * have left, it goes on. What waits is so bounded by the mark and the pipe's capacity, which the
+ * domain chose.
+ *
+ * The answer has chunks, so that its end can be told from a broken connection. HTTP/1.0 has none:
+ * there a length says so where it is known, and a reset where it isn't.
  */
 
 struct http_stream {
 	struct http_request *request;
 	struct pipe *pipe;
-	struct evbuffer *chunk;
-	bool is_full; /* waits for on_drained() */
+	struct evbuffer *piece;
+	bool is_chunked;
+	uint64_t left; /* of the length that was announced; UINT64_MAX: none was */
 };
 
-static uint64_t unsent(const struct http_stream *stream)
+static void on_data(void *arg)
 {
-	return evbuffer_get_length(bufferevent_get_output(stream->request->conn->bev));
+	struct http_stream *stream = arg;
+
+	http_conn_turn(stream->request->conn);
+}
+
+static void add_piece(struct http_stream *stream)
+{
+	struct evbuffer *out = stream->request->conn->link.out;
+	size_t len = evbuffer_get_length(stream->piece);
+
+	if (stream->is_chunked) {
+		evbuffer_add_printf(out, "%zx\r\n", len);
+	}
+	evbuffer_add_buffer(out, stream->piece);
+	if (stream->is_chunked) {
+		evbuffer_add(out, "\r\n", 2);
+	}
 }
 
 static void finish(struct http_stream *stream)
 {
 	struct http_request *request = stream->request;
 
-	http_stream_free(stream);
-	request->stream = NULL;
-	http_request_send_end(request);
+	if (stream->is_chunked) {
+		evbuffer_add(request->conn->link.out, "0\r\n\r\n", 5);
+	}
+	http_request_answered(request);
 }
 
-static void pump(struct http_stream *stream);
-
-static void on_drained(struct evhttp_connection *evcon, void *arg)
-{
-	struct http_stream *stream = arg;
-
-	(void)evcon;
-	stream->is_full = false;
-	pump(stream);
-}
-
-static void pump(struct http_stream *stream)
+void http_stream_pump(struct http_stream *stream)
 {
 	struct http_request *request = stream->request;
+	struct http_conn *conn = request->conn;
 	uint64_t high = request->server->config.out_high_bytes;
+	uint64_t unsent = evbuffer_get_length(conn->link.out);
+	size_t n = unsent < high ? pipe_read_buffer(stream->pipe, stream->piece, high - unsent) : 0;
 
-	if (stream->is_full) {
+	if (n > stream->left || pipe_failure(stream->pipe) ||
+		(pipe_is_end(stream->pipe) && stream->left != UINT64_MAX && n < stream->left)) {
+		http_conn_break(conn);
 		return;
 	}
-	uint64_t waiting = unsent(stream);
-
-	if (waiting < high) {
-		request->sent_bytes += pipe_read_buffer(
-			stream->pipe, stream->chunk, high - waiting);
+	if (n > 0) {
+		request->sent_bytes += n;
+		stream->left -= stream->left == UINT64_MAX ? 0 : n;
+		add_piece(stream);
 	}
-	if (evbuffer_get_length(stream->chunk) > 0) {
-		stream->is_full = waiting + evbuffer_get_length(stream->chunk) >= high;
-		evhttp_send_reply_chunk_with_cb(request->evreq, stream->chunk, on_drained, stream);
-	}
-	if (pipe_failure(stream->pipe)) {
-		http_conn_break(request->conn); /* comes back as http_request_lost() */
-	} else if (pipe_is_end(stream->pipe)) {
+	if (pipe_is_end(stream->pipe)) {
 		finish(stream);
 	}
 }
 
-static void on_data(void *arg)
+/* How the answer's end is told: sets up @stream for it. */
+static void add_framing(struct http_stream *stream, struct http_reply *reply, uint64_t length)
 {
-	pump(arg);
+	struct http_conn *conn = stream->request->conn;
+
+	stream->left = UINT64_MAX;
+	if (!conn->head.is_old) {
+		stream->is_chunked = true;
+		http_reply_line(reply, "Transfer-Encoding: chunked");
+	} else if (length != UINT64_MAX) {
+		stream->left = length;
+		http_reply_line(reply, "Content-Length: %" PRIu64, length);
+	}
 }
 
 void http_stream_begin(struct http_request *request, struct op_answer *answer)
 {
+	bool is_file = answer->content_type == NULL;
+	struct http_conn *conn = request->conn;
 	struct http_stream *stream = xnew(struct http_stream);
+	struct http_reply reply;
 
 	stream->request = request;
 	stream->pipe = steal_ptr(&answer->body);
-	http_reply_headers(request, answer->status,
-		answer->content_type ? answer->content_type : "application/octet-stream");
-	if (request->is_head) {
-		stream->chunk = evbuffer_new();
-		http_stream_free(stream);
-		http_request_send(request, answer->status);
-		return;
-	}
-	stream->chunk = evbuffer_new();
-	ASSERT(stream->chunk);
+	stream->piece = evbuffer_new();
+	ASSERT(stream->piece);
 	request->stream = stream;
-	evhttp_send_reply_start(request->evreq, answer->status, http_reason(answer->status));
-	pipe_set_reader(stream->pipe, on_data, stream);
+	http_conn_answers(conn, !request->is_head);
+	conn->closes |= conn->head.is_old && !is_file;
+	http_reply_begin(&reply, request, answer->status,
+		is_file ? "application/octet-stream" : answer->content_type);
+	if (is_file) {
+		http_reply_file_lines(&reply, answer);
+	}
+	if (!request->is_head) {
+		add_framing(stream, &reply, is_file ? answer->body_bytes : UINT64_MAX);
+	}
+	http_reply_end(&reply);
+	if (request->is_head) {
+		http_request_answered(request);
+	} else {
+		pipe_set_reader(stream->pipe, on_data, stream);
+	}
 }
 
 void http_stream_free(struct http_stream *stream)
 {
-	pipe_reader_free(stream->pipe);
-	evbuffer_free(stream->chunk);
-	free(stream);
+	if (stream) {
+		pipe_reader_free(stream->pipe);
+		evbuffer_free(stream->piece);
+		free(stream);
+	}
 }

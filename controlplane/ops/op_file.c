@@ -302,7 +302,7 @@ enum op_ret op_file_read(struct op_call *call)
 struct writing {
 	struct sandbox_call *running;
 	struct op_call *call;
-	uint64_t bytes;
+	uint64_t bytes; /* UINT64_MAX: the body will tell */
 };
 
 static void drop_writing(struct op_call *call)
@@ -317,7 +317,7 @@ static void on_written(void *arg, const struct guest_status *status, const struc
 {
 	struct writing *writing = arg;
 	struct op_call *call = writing->call;
-	uint64_t bytes = writing->bytes;
+	uint64_t bytes = writing->bytes == UINT64_MAX ? call->body_bytes : writing->bytes;
 
 	free(writing);
 	if (err) {

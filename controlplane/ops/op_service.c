@@ -70,6 +70,11 @@ static json_object *limits_of(const struct op_call *call)
 	view_set_int(obj, "exec_output_bytes", (int64_t)config->exec_output_bytes);
 	view_set_int(obj, "exec_output_max_bytes", (int64_t)config->exec_output_max_bytes);
 	view_set_int(obj, "body_bytes", (int64_t)config->body_bytes);
+	if (config->upload_bytes > 0) {
+		view_set_int(obj, "upload_bytes", (int64_t)config->upload_bytes);
+	} else {
+		view_set(obj, "upload_bytes", NULL);
+	}
 	return obj;
 }
 

@@ -165,6 +165,11 @@ struct op_answer *op_answer(struct op_call *call)
 	return call->state == OP_ANSWERED ? &call->answer : NULL;
 }
 
+void op_body_came(struct op_call *call, uint64_t bytes)
+{
+	call->body_bytes = bytes;
+}
+
 static void log_call(const struct op_call *call, uint64_t bytes)
 {
 	bool is_probe = call->row->op == API_HEALTHZ || call->row->op == API_READYZ;

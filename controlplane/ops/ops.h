@@ -59,7 +59,8 @@ struct ops_config {
 	uint64_t exec_timeout_max_ms;
 	uint64_t exec_output_bytes; /* kept where a request says nothing */
 	uint64_t exec_output_max_bytes;
-	uint64_t body_bytes;         /* largest body, and largest file in a JSON answer */
+	uint64_t body_bytes;         /* largest JSON body, and largest file in a JSON answer */
+	uint64_t upload_bytes;       /* largest raw body, for clients to know; 0: no limit */
 	uint64_t bodies_total_bytes; /* of such files that are being collected; 0: 4 x body_bytes */
 	uint64_t delete_wait_ms;     /* DELETE answers "timeout" after so long; 0: 30 s */
 	unsigned events_heartbeat_ms; /* longest silence in a stream of events; 0: 15 s */
@@ -131,6 +132,8 @@ struct op_call *op_call_new(
 enum op_ret op_start(struct op_call *call, op_done_fn done, void *arg);
 /* NULL while there is none. */
 struct op_answer *op_answer(struct op_call *call);
+/* The body, whose length wasn't known, has ended after @bytes: before its pipe is closed. */
+void op_body_came(struct op_call *call, uint64_t bytes);
 /* Writes the call's log record: @bytes is what the transport sent of the answer. */
 void op_call_free(struct op_call *call, uint64_t bytes);
 

@@ -1,5 +1,5 @@
 #include "tests/lib/http_check.h"
-#include "tests/lib/http_fixture.h"
+#include "tests/lib/http_files.h"
 
 #include <stdlib.h>
 
@@ -9,16 +9,67 @@
 /* Senders that stop, or that take their time: each ends with a time-out of ours, and leaves
  * nothing. */
 
-#define HEAD "POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-
 static int set_up(void **state)
 {
 	const struct http_config config = {.idle_timeout_s = 1};
 
 	(void)state;
 	h = http_world_new(&config);
+	http_files_id = http_running(h, NULL);
 	return 0;
 }
+
+/* @text with the key for $KEY and the sandbox for $ID. */
+static char *expand(const char *text)
+{
+	struct evbuffer *out = evbuffer_new();
+	char *ret;
+
+	while (*text) {
+		bool is_key = strncmp(text, "$KEY", 4) == 0;
+		bool is_id = strncmp(text, "$ID", 3) == 0;
+
+		if (is_key || is_id) {
+			evbuffer_add_printf(out, "%s", is_key ? h->key : http_files_id);
+			text += is_key ? 4 : 3;
+		} else {
+			evbuffer_add(out, text++, 1);
+		}
+	}
+	evbuffer_add(out, "", 1);
+	ret = xstrdup((const char *)evbuffer_pullup(out, -1));
+	evbuffer_free(out);
+	return ret;
+}
+
+static struct client *client_with(const char *text)
+{
+	struct client *c = client_new(h);
+	_cleanup_free_ char *bytes = expand(text);
+
+	client_send(c, bytes, strlen(bytes));
+	return c;
+}
+
+static void expect_timeout(struct client *c)
+{
+	struct answer *a = client_answer(c, false);
+
+	assert_int_equal(a->status, 504);
+	assert_string_equal(answer_text(a, "error.type"), "timeout");
+	assert_null(http_check_error(a));
+	answer_free(a);
+	WORLD_UNTIL(h->w, (client_poll(c), c->is_eof));
+	client_free(c);
+}
+
+#define POST                                                                                       \
+	"POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer $KEY\r\n"         \
+	"Content-Type: application/json\r\n"
+#define PUT                                                                                        \
+	"PUT /v1/sandboxes/$ID/files?path=/x HTTP/1.1\r\nHost: localhost\r\n"                      \
+	"Authorization: Bearer $KEY\r\nContent-Type: application/octet-stream\r\n"
+#define CHUNKED "Transfer-Encoding: chunked\r\n\r\n"
 
 static void test_senders_that_stop_are_left(void **state)
 {
@@ -27,24 +78,23 @@ static void test_senders_that_stop_are_left(void **state)
 		"P",
 		"POST /v1/sandboxes HTTP/1.1",
 		"POST /v1/sandboxes HTTP/1.1\r\nHo",
-		HEAD "Content-Length: 10\r\n",
-		HEAD "Content-Length: 10\r\n\r\n",
-		HEAD "Content-Length: 10\r\n\r\n{\"wait\"",
-		HEAD "Content-Length: 99999999999999999999\r\n\r\n{}",
-		HEAD "Content-Length: 1000000000000\r\n\r\n{}",
-		HEAD "Transfer-Encoding: chunked\r\n\r\n",
-		HEAD "Transfer-Encoding: chunked\r\n\r\na\r\n{",
-		HEAD "Transfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\n{}",
-		HEAD "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
-		HEAD "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-A",
-		"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: b\n c",
+		POST "Content-Length: 10\r\n",
+		POST "Content-Length: 10\r\n\r\n",
+		POST "Content-Length: 10\r\n\r\n{\"wait\"",
+		POST CHUNKED,
+		POST CHUNKED "a\r\n{",
+		POST CHUNKED "7ffffffffffffff\r\n{}",
+		POST CHUNKED "2\r\n{}\r\n",
+		POST CHUNKED "2\r\n{}\r\n0\r\nX-A",
+		PUT "Content-Length: 1000000000000\r\n\r\nabc",
+		PUT CHUNKED "3\r\nabc\r\n",
+		PUT CHUNKED "3\r\nabc\r\n0\r\n",
 	};
 	struct client *clients[ARRAY_SIZE(parts)];
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
-		clients[i] = client_new(h);
-		client_send(clients[i], parts[i], strlen(parts[i]));
+		clients[i] = client_with(parts[i]);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
 		struct client *c = clients[i];
@@ -54,50 +104,94 @@ static void test_senders_that_stop_are_left(void **state)
 		client_free(c);
 	}
 	assert_int_equal(http_server_pending(h->server), 0);
+	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 0);
 	assert_int_equal(http_get(h, NULL, "/healthz")->status, 200);
-	assert_int_equal(sandboxes_count(h->w->all), 0);
+	assert_int_equal(sandboxes_count(h->w->all), 1);
+	/* None was taken for whole. */
+	assert_int_equal(http_files_get("/files?path=/x")->status, 404);
 }
 
-/* Less than the idle time between two bytes, and no end in sight. */
-static void test_drops_do_not_keep_a_connection_for_ever(void **state)
+/* ---- less than the idle time between two bytes, and no end in sight ---- */
+
+static void test_drops_of_a_head_do_not_keep_a_connection(void **state)
 {
-	static const char start[] = HEAD "Content-Length: 100\r\n\r\n{";
-	struct client *c = client_new(h);
-	struct answer *a;
+	struct client *c = client_with("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: ");
 
 	(void)state;
-	client_send(c, start, sizeof start - 1);
+	world_run(h->w, 50);
+	clock_test_advance(21 * 1000, 0);
+	client_send(c, "a", 1);
+	expect_timeout(c);
+}
+
+static void test_drops_of_json_do_not_keep_a_connection(void **state)
+{
+	struct client *c = client_with(POST "Content-Length: 100\r\n\r\n{");
+
+	(void)state;
 	world_run(h->w, 50);
 	clock_test_advance(601 * 1000, 0);
 	client_send(c, " ", 1);
+	expect_timeout(c);
+}
+
+static void test_drops_of_a_file_do_not_keep_a_connection(void **state)
+{
+	struct client *c = client_with(PUT "Content-Length: 100000\r\n\r\nabc");
+
+	(void)state;
+	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 1);
+	world_run(h->w, 50);
+	clock_test_advance(121 * 1000, 0);
+	client_send(c, "d", 1);
+	expect_timeout(c);
+	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 0);
+	assert_int_equal(http_files_get("/files?path=/x")->status, 404);
+}
+
+/* A line that is merely slow: some KiB a minute are a body like any other. */
+static void test_a_slow_line_is_enough(void **state)
+{
+	struct client *c = client_with(PUT "Content-Length: 20000\r\n\r\n");
+	char bytes[1000] = "";
+	struct answer *a;
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		world_run(h->w, 20);
+		clock_test_advance(55 * 1000, 0);
+		client_send(c, bytes, sizeof bytes);
+	}
 	a = client_answer(c, false);
-	assert_int_equal(a->status, 504);
-	assert_string_equal(answer_text(a, "error.type"), "timeout");
-	assert_null(http_check_error(a));
+	assert_int_equal(a->status, 200);
 	answer_free(a);
-	WORLD_UNTIL(h->w, (client_poll(c), c->is_eof));
 	client_free(c);
 }
 
 /* One byte a piece, but steadily: it is a request like any other. */
 static void test_single_bytes_make_a_request(void **state)
 {
-	_cleanup_free_ char *text = xasprintf(
-		"%sAuthorization: Bearer %s\r\nContent-Length: 10\r\n\r\n{\"wait\":1}", HEAD,
-		h->key);
-	struct client *c = client_new(h);
-	struct answer *a;
+	static const char *const requests[] = {
+		POST "Content-Length: 10\r\n\r\n{\"wait\":1}",
+		POST CHUNKED "a\r\n{\"wait\":1}\r\n0\r\n\r\n",
+	};
 
 	(void)state;
-	for (const char *byte = text; *byte; byte++) {
-		client_send(c, byte, 1);
-		world_turn(h->w);
+	for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
+		_cleanup_free_ char *text = expand(requests[i]);
+		struct client *c = client_new(h);
+		struct answer *a;
+
+		for (const char *byte = text; *byte; byte++) {
+			client_send(c, byte, 1);
+			world_turn(h->w);
+		}
+		a = client_answer(c, false);
+		assert_int_equal(a->status, 400);
+		assert_non_null(strstr(answer_text(a, "error.message"), "\"wait\""));
+		answer_free(a);
+		client_free(c);
 	}
-	a = client_answer(c, false);
-	assert_int_equal(a->status, 400);
-	assert_non_null(strstr(answer_text(a, "error.message"), "\"wait\""));
-	answer_free(a);
-	client_free(c);
 }
 
 int main(void)
@@ -105,7 +199,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, http_tear_down)
 		T(test_senders_that_stop_are_left),
-		T(test_drops_do_not_keep_a_connection_for_ever),
+		T(test_drops_of_a_head_do_not_keep_a_connection),
+		T(test_drops_of_json_do_not_keep_a_connection),
+		T(test_drops_of_a_file_do_not_keep_a_connection),
+		T(test_a_slow_line_is_enough),
 		T(test_single_bytes_make_a_request),
 #undef T
 	};

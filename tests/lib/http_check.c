@@ -8,7 +8,7 @@
 
 /* Slashes that a message may have. */
 static const char *const harmless[] = {"application/json", "application/octet-stream",
-	"text/event-stream", "docs/api.md", "/openapi.json", NULL};
+	"text/event-stream", "docs/api.md", "/openapi.json", "HTTP/1.0", "HTTP/1.1", NULL};
 
 static const char *const internals[] = {"/", "sqlite", "libvirt", "qemu", "virDomain", "errno",
 	".c:", "0x", "(null)", "nftables", "nft ", "SQL", NULL};
@@ -50,8 +50,9 @@ const char *http_check_text(const char *text)
 
 static bool is_documented(int status, const char *type)
 {
-	/* The one status beside the table: a path without this method. */
-	if (status == 405) {
+	/* The statuses beside the table: a path without this method, an expectation that can't be
+	 * met, a path that speaks WebSocket, a method that nothing has. */
+	if (status == 405 || status == 417 || status == 426 || status == 501) {
 		return strcmp(type, "invalid_request") == 0;
 	}
 	for (size_t kind = ERR_NONE + 1; kind < ERR_KIND_MAX; kind++) {

@@ -27,8 +27,10 @@ int http_files_set_up(void **state)
 
 int http_files_set_up_small(void **state)
 {
-	const struct http_config config = {
-		.body_bytes = 1 << 20, .bodies_total_bytes = 4 << 20, .out_high_bytes = 64 << 10};
+	const struct http_config config = {.body_bytes = 1 << 20,
+		.upload_bytes = 1 << 20,
+		.bodies_total_bytes = 4 << 20,
+		.out_high_bytes = 64 << 10};
 
 	(void)state;
 	set_up_with(&config);

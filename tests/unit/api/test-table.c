@@ -49,7 +49,7 @@ static void test_admin_scope_and_admin_socket_go_together(void **state)
 	}
 }
 
-/* A method without a body in evhttp may not have body fields. */
+/* A method that takes no body may not have body fields. */
 static void test_reading_operations_take_no_body(void **state)
 {
 	(void)state;
