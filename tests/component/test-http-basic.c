@@ -321,7 +321,10 @@ static void test_another_accounts_sandbox_does_not_exist(void **state)
 			if (!(row->flags & API_SANDBOX)) {
 				continue;
 			}
-			_cleanup_free_ char *target = xasprintf("%s%s", http_at(names[i], rest + 4),
+			const char *eid = strstr(rest, "{eid}");
+			_cleanup_free_ char *target = xasprintf("%s%.*s%s%s%s",
+				http_at(names[i], ""), eid ? (int)(eid - rest) - 4 : 100, rest + 4,
+				eid ? "ex_none" : "", eid ? eid + 5 : "",
 				op == API_FILE_READ ? "?path=x" : "");
 
 			a = http_json(h, api_method_name(row->method), target, h->other_key,

@@ -135,17 +135,34 @@ static void add_rest(const struct trial *t, bool is_body, struct evbuffer *out)
 	}
 }
 
-static char *path_of(const struct trial *t, const char *id)
+/* What usually stands for {@name}. */
+static const char *usual_of(const struct trial *t, const char *name)
 {
-	const char *slot = strchr(t->row->path, '{');
-
-	if (!slot) {
-		return xstrdup(t->row->path);
+	if (strncmp(name, "eid}", 4) == 0) {
+		return "ex_none";
 	}
-	const char *usual = t->row->flags & API_SANDBOX ? t->sandbox : "ky_none";
+	return t->row->flags & API_SANDBOX ? t->sandbox : "ky_none";
+}
 
-	return xasprintf("%.*s%s%s", (int)(slot - t->row->path), t->row->path, id ? id : usual,
-		strchr(slot, '}') + 1);
+/* @value stands for the field on trial, where that is in the path. */
+static char *path_of(const struct trial *t, const char *value)
+{
+	struct evbuffer *out = evbuffer_new();
+	const char *at = t->row->path;
+	char *path;
+
+	for (const char *slot; (slot = strchr(at, '{')); at = strchr(slot, '}') + 1) {
+		size_t len = strcspn(slot + 1, "}");
+		bool is_tried = value && strlen(t->field->name) == len &&
+				strncmp(t->field->name, slot + 1, len) == 0;
+
+		evbuffer_add(out, at, (size_t)(slot - at));
+		evbuffer_add_printf(out, "%s", is_tried ? value : usual_of(t, slot + 1));
+	}
+	evbuffer_add(out, at, strlen(at) + 1);
+	path = xstrdup((const char *)evbuffer_pullup(out, -1));
+	evbuffer_free(out);
+	return path;
 }
 
 struct answer *trial_ask(const struct trial *t, const char *member, size_t len)
