@@ -100,7 +100,7 @@ enum op_ret op_exec_background(
 
 	if (call->body || api_args_has(args, "stdin") || api_args_has(args, "stdin_base64")) {
 		err_set(&err, ERR_INVALID,
-			"a background command's input is written once it runs: ask for "
+			"\"background\": the command's input is written once it runs: ask for "
 			"\"keep_stdin\", then use exec.stdin");
 		return op_fail(call, &err);
 	}

@@ -327,11 +327,16 @@ static void test_another_accounts_sandbox_does_not_exist(void **state)
 				eid ? "ex_none" : "", eid ? eid + 5 : "",
 				op == API_FILE_READ ? "?path=x" : "");
 
-			a = http_json(h, api_method_name(row->method), target, h->other_key,
-				op == API_EXEC             ? "{\"command\":\"true\"}"
-				: op == API_FILE_WRITE     ? "{\"path\":\"x\",\"content\":\"\"}"
-				: op == API_SANDBOX_EXTEND ? "{\"minutes\":1}"
-							   : NULL);
+			_cleanup_free_ char *handshake = http_handshake(row);
+			const char *body = op == API_EXEC ? "{\"command\":\"true\"}"
+					   : op == API_FILE_WRITE
+						   ? "{\"path\":\"x\",\"content\":\"\"}"
+					   : op == API_SANDBOX_EXTEND ? "{\"minutes\":1}"
+								      : NULL;
+
+			a = http_request(h, api_method_name(row->method), target, h->other_key,
+				handshake, body ? "application/json" : NULL, body,
+				body ? strlen(body) : 0);
 			if (a->status != 404) {
 				fail_msg("%s: %d", row->name, a->status);
 			}

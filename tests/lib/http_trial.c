@@ -174,6 +174,7 @@ struct answer *trial_ask(const struct trial *t, const char *member, size_t len)
 	bool in_query = t->place & (API_IN_QUERY | API_IN_RAW_QUERY);
 	_cleanup_free_ char *path = path_of(t, t->place == API_IN_PATH ? member : NULL);
 	bool is_admin = t->row->flags & API_ADMIN_SOCKET;
+	_cleanup_free_ char *handshake = http_handshake(t->row);
 	struct client *c = is_admin ? client_new_admin(t->h) : client_new(t->h);
 
 	evbuffer_add(query, member, in_query ? len : 0);
@@ -196,7 +197,7 @@ struct answer *trial_ask(const struct trial *t, const char *member, size_t len)
 		}
 	}
 	client_request(c, api_method_name(t->row->method), (char *)evbuffer_pullup(target, -1),
-		is_admin ? NULL : t->h->key, t->place == API_IN_HEADER ? member : NULL,
+		is_admin ? NULL : t->h->key, t->place == API_IN_HEADER ? member : handshake,
 		is_raw(t) ? "application/octet-stream" : "application/json",
 		has_body ? evbuffer_pullup(body, -1) : NULL,
 		has_body ? evbuffer_get_length(body) : 0);

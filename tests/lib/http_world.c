@@ -207,6 +207,16 @@ void client_request(struct client *c, const char *method, const char *target, co
 	}
 }
 
+char *http_handshake(const struct api_row *row)
+{
+	return row->flags & API_SOCKET ? xasprintf("Connection: Upgrade\r\nUpgrade: websocket\r\n"
+						   "Sec-WebSocket-Version: 13\r\n"
+						   "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+						   "Sec-WebSocket-Protocol: %s\r\n",
+						 row->subprotocol)
+				       : NULL;
+}
+
 void client_poll(struct client *c)
 {
 	char bytes[65536];

@@ -63,6 +63,9 @@ bool client_send(struct client *c, const void *data, size_t len);
  */
 void client_request(struct client *c, const char *method, const char *target, const char *key,
 	const char *more, const char *type, const void *body, size_t len);
+/* The header lines by which @row's conversation is asked for; NULL: it has none. The caller frees.
+ */
+char *http_handshake(const struct api_row *row);
 /* Takes in what there is. */
 void client_poll(struct client *c);
 
