@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/xalloc.h"
+#include "http/server_priv.h"
 
 /*
  * What the listener makes of bytes that no decent client sends. Each row is what goes over the
@@ -516,12 +517,39 @@ static size_t count_descriptors(void)
 	return count;
 }
 
+static void on_nothing(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+}
+
+/* libevent keeps some bytes for each number of a descriptor that it has ever watched; which numbers
+ * are the server's and which are the clients' is chance. */
+static void have_all_watched(void)
+{
+	int fds[32];
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		assert_true(fds[i] >= 0);
+		struct event *event = event_new(
+			loop_base(h->w->loop), fds[i], EV_READ, on_nothing, NULL);
+
+		assert_int_equal(event_add(event, NULL), 0);
+		event_free(event);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		close(fds[i]);
+	}
+}
+
 static void try_all(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		try_row(&rows[i]);
 	}
-	WORLD_UNTIL(h->w, http_server_pending(h->server) == 0);
+	WORLD_UNTIL(h->w, TAILQ_EMPTY(&h->server->conns));
 	world_run(h->w, 50);
 }
 
@@ -541,6 +569,7 @@ static void test_nothing_is_left_of_them(void **state)
 	(void)state;
 	failed = 0;
 	mallopt(M_MXFAST, 0);
+	have_all_watched();
 	try_all();
 	size_t descriptors = count_descriptors();
 	size_t bytes = mallinfo2().uordblks;
