@@ -20,6 +20,9 @@ void feed_stop(struct stream *s, struct feed *f)
 	size_t dropped = f->len;
 
 	f->state = FEED_STOPPED;
+	if (f->is_shared && f->fd >= 0) {
+		loop_forget(f->fd);
+	}
 	util_close(&f->fd);
 	free(f->buf);
 	f->buf = NULL;

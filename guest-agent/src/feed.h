@@ -26,7 +26,8 @@ enum feed_state {
 struct feed {
 	enum feed_state state;
 	int fd;
-	int sys; /* why it stopped: errno of write; 0: because it was told to */
+	bool is_shared; /* others have the same pipe: closing fd doesn't end the watch on it */
+	int sys;        /* why it stopped: errno of write; 0: because it was told to */
 	uint64_t bytes;
 	uint8_t *buf;
 	size_t head;

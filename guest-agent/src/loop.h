@@ -40,7 +40,7 @@ struct loop_ref {
 int loop_init(void);
 /* Watches @fd for @events (EPOLLIN, EPOLLOUT) until it is closed. */
 int loop_watch(int fd, uint32_t events, struct loop_ref ref);
-/* Only for descriptors that a forked helper may hold open past our close. */
+/* Only for descriptors whose pipe is open elsewhere past our close. */
 void loop_forget(int fd);
 
 /* Makes the next wait return at once: there is work that no event will announce. */

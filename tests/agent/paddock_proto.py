@@ -246,7 +246,7 @@ class Host:
                 if result.order and result.order[-1][0] == got.channel:
                     result.order[-1][1] += got.payload
                 else:
-                    result.order.append([got.channel, got.payload])
+                    result.order.append([got.channel, bytearray(got.payload)])
                 self.send(frame(WINDOW, stream, struct.pack("<I", len(got.payload)), got.channel))
             elif got.kind == WINDOW:
                 credit += struct.unpack("<I", got.payload)[0]

@@ -2,9 +2,12 @@
 
 import hashlib
 import os
+import random
+import resource
 import signal
 import struct
 import time
+import unittest
 
 from harness import AgentTest, main
 from paddock_proto import *
@@ -197,7 +200,8 @@ class Job(AgentTest):
         self.start("ex_1", command="read x; seq 1 600000", exec_flags=EXEC_STDIN)
         slow = self.host.call(JOB_READ, ("id", "ex_1"), ("job_flags", JOB_FOLLOW))
         self.assertEqual(self.host.read().kind, STARTED)
-        self.host.short(JOB_INPUT, id="ex_1", stdin=b"go\n")
+        go = self.host.call(JOB_INPUT, ("id", "ex_1"))
+        self.host.send(frame(DATA, go, b"go\n", IN) + frame(CLOSE, go, b"", IN))
         fast = self.host.call(JOB_READ, ("id", "ex_1"), ("job_flags", JOB_FOLLOW))
         taken, gaps, offset, ends = [], [], 0, 0
         while ends < 2:
@@ -213,7 +217,7 @@ class Job(AgentTest):
             elif got.stream == slow and got.kind == DATA:
                 taken.append((offset, got.payload))
                 offset += len(got.payload)
-            if got.kind == END:
+            if got.kind == END and got.stream != go:
                 ends += 1
                 if got.stream == fast:
                     # Only now it goes on.
@@ -329,7 +333,10 @@ class Job(AgentTest):
     def test_a_mebibyte_of_input_with_back_pressure(self):
         data = os.urandom(3 << 20)
         self.start("ex_1", command="sleep 0.5; sha256sum", exec_flags=EXEC_STDIN)
-        self.assert_status(self.host.short(JOB_INPUT, id="ex_1", stdin=data, job_flags=JOB_CLOSE, timeout=60), OK)
+        # Its stdin is opened anew for each piece, and every time the agent must hear of room in it.
+        for i in range(8):
+            self.assert_status(self.host.short(JOB_INPUT, id="ex_1", stdin=data[i:i + 1]), OK)
+        self.assert_status(self.host.short(JOB_INPUT, id="ex_1", stdin=data[8:], job_flags=JOB_CLOSE, timeout=20), OK)
         self.host.wait("ex_1")
         self.assertIn(hashlib.sha256(data).hexdigest().encode(), self.host.output("ex_1").out)
 
@@ -414,6 +421,26 @@ class Job(AgentTest):
         self.assertTrue(result.end_flags & WAS_CANCELLED)
 
 
+@unittest.skipIf("asan" in os.environ.get("PADDOCK_AGENT", ""), "the sanitizer needs memory of its own")
+class JobWithoutMemory(AgentTest):
+    @staticmethod
+    def prepare():
+        resource.setrlimit(resource.RLIMIT_DATA, (8 << 20, 8 << 20))
+
+    def test_rings_hold_less_and_the_agent_stays(self):
+        for i in range(RUNNING_MAX):
+            self.host.start(f"ex_{i}", command="head -c 3000000 /dev/zero; echo end >&2")
+        for i in range(RUNNING_MAX):
+            result = self.host.wait(f"ex_{i}", timeout=60)
+            self.assertEqual((result.status, result.out_bytes, result.err_bytes), (OK, 3000000, 4))
+            got = self.host.output(f"ex_{i}", timeout=60)
+            self.assertEqual(got.status, OK)
+            self.assertLessEqual(len(got.out), RING + (128 << 10))
+        result = self.host.run(command="head -c 3000000 /dev/zero", output_cap=5, tail_cap=1 << 20)
+        self.assertEqual((result.status, result.out_bytes), (OK, 3000000))
+        self.assert_usable()
+
+
 class JobWithoutCgroup(AgentTest):
     has_cgroup = False
 
@@ -455,13 +482,15 @@ class Hostile(AgentTest):
 
     def test_many_readers_of_many_jobs_at_the_same_time(self):
         for i in range(8):
-            self.host.start(f"ex_{i}", command="seq 1 30000")
+            self.host.start(f"ex_{i}", command="while ! [ -e go ]; do sleep 0.05; done; seq 1 30000")
         streams = [self.host.call(JOB_READ, ("id", f"ex_{i % 8}"), ("job_flags", JOB_FOLLOW))
                    for i in range(STREAMS_MAX)]
         refused = self.host.call(JOB_LIST)
         ends = {}
         while len(ends) < STREAMS_MAX + 1:
             got = self.host.read()
+            if got.kind == END and got.stream == refused:
+                (self.agent.workspace / "go").touch()
             if got.kind == DATA:
                 self.host.send(frame(WINDOW, got.stream, struct.pack("<I", len(got.payload)), got.channel))
             elif got.kind == END:
@@ -470,6 +499,44 @@ class Hostile(AgentTest):
         whole = len(b"".join(b"%d\n" % i for i in range(1, 30001)))
         for stream in streams:
             self.assertEqual((ends[stream]["status"], ends[stream]["offset"]), (OK, whole))
+
+    def test_random_calls_leave_nothing_behind(self):
+        chance = random.Random(11)
+        kinds = (JOB_START, JOB_START, JOB_START, SIGNAL, JOB_WAIT, JOB_READ, JOB_READ, JOB_INPUT,
+                 JOB_RESIZE, JOB_LIST, JOB_FORGET, EXEC)
+        commands = ("true", "cat", "seq 1 200000", "yes", "sleep 100", "sleep 0.05 & sleep 0.05",
+                    "exec >&-; sleep 100", "printf x >&2; kill -9 $$")
+
+        def pipes():
+            fds = f"/proc/{self.agent.process.pid}/fd"
+            links = [os.readlink(f"{fds}/{n}") for n in os.listdir(fds) if int(n) > 2]
+            return [link for link in links if "pipe:" in link or "ptmx" in link]
+
+        for _ in range(25):
+            for _ in range(60):
+                fields = [("id", f"ex_{chance.randrange(12)}"), ("command", chance.choice(commands)),
+                          ("timeout_ms", chance.choice((0, 0, 50, 5000))),
+                          ("exec_flags", chance.choice((0, EXEC_STDIN, EXEC_TTY))),
+                          ("job_flags", chance.choice((0, 1, 2))), ("signal", chance.choice((1, 9, 15, 18, 19))),
+                          ("offset", chance.choice((0, 5, 100000))), ("wait_ms", chance.choice((0, 20))),
+                          ("length", chance.choice((0, 1, 5000, 1 << 40))), ("rows", chance.randrange(3)),
+                          ("cols", chance.randrange(3))]
+                stream = self.host.call(chance.choice(kinds), *fields)
+                if chance.random() < 0.3:
+                    self.host.send(frame(DATA, stream, b"x" * chance.randrange(1, 5000), IN))
+                if chance.random() < 0.3:
+                    self.host.send(frame(CLOSE, stream, b"", IN))
+                if chance.random() < 0.3:
+                    self.host.send(frame(CANCEL, stream))
+            self.host.sync()
+        while self.host.jobs():
+            for job in self.host.jobs():
+                self.host.short(SIGNAL, id=job["id"], signal=18)
+                self.host.short(SIGNAL, id=job["id"], signal=9)
+                self.assert_status(self.host.wait(job["id"], timeout=30), OK)
+                self.assert_status(self.host.short(JOB_FORGET, id=job["id"]), OK)
+        self.wait_for(lambda: pipes() == [], "descriptors leak")
+        self.assert_usable()
 
     def test_gaps_do_not_overrun_the_port(self):
         """A slow reader beside a flood: each turn may drop bytes, and none may fill the reserve."""
