@@ -267,7 +267,7 @@ int main(int argc, char **argv)
 	}
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	facts_init();
-	facts.features = PROTO_FEATURE_JOBS | (pty_is_there() ? PROTO_FEATURE_PTY : 0u);
+	facts.features |= PROTO_FEATURE_JOBS | (pty_is_there() ? PROTO_FEATURE_PTY : 0u);
 	env_init();
 	if (tree_init()) {
 		facts.features |= PROTO_FEATURE_CGROUP;
