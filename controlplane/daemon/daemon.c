@@ -272,8 +272,7 @@ static int make_sandboxes(struct daemon *d, struct err *err)
 		.boot_timeout_ms = (uint64_t)d->config->boot_timeout_seconds * MS_PER_SECOND,
 		.deadman_margin_ms = DEADMAN_MARGIN_MS,
 		.exec_output_cap = (uint64_t)d->config->exec_output_bytes,
-		.exec_outputs_cap = (uint64_t)MAX(
-			8 * d->config->exec_output_bytes, 2 * d->config->exec_output_max_bytes),
+		.exec_output_max = (uint64_t)d->config->exec_output_max_bytes,
 		.max_lifetime_minutes = (unsigned)d->config->max_lifetime_minutes,
 		.stray_grace_ms = (uint64_t)d->config->stray_grace_seconds * MS_PER_SECOND,
 		.is_network_none_default = d->config->default_network == CONFIG_NETWORK_NONE,

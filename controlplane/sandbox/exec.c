@@ -14,9 +14,9 @@
  *
  * What is kept is bounded by the call's cap, both outputs together: the first bytes, and the last
  * ones, see output.c. The guest is told and keeps to it, but a guest that is broken into need not:
- * what comes beyond is dropped here and marked. All commands of a sandbox together may hold
- * exec_outputs_cap: many at once would else be a way to fill the daemon's memory. Who is cut by
- * that is the same sandbox's next command.
+ * what comes beyond is dropped here and marked. There is a cap for all commands of a sandbox
+ * together, too: many at once would else be a way to fill the daemon's memory. Who is cut by that
+ * is the same sandbox's next command.
  *
  * The tails for the record are apart from that: they go on when the outputs are cut or nobody waits
  * for them any more.
@@ -72,7 +72,7 @@ static void keep(struct exec *exec, struct output *output, const void *data, siz
 {
 	struct sandbox *sb = exec->call.sb;
 	uint64_t own_room = exec->cap + tail_cap(exec) - exec->held;
-	uint64_t all_room = sb->all->config.exec_outputs_cap - sb->output_held;
+	uint64_t all_room = sb->all->outputs_cap - sb->output_held;
 	size_t took = output_add(output, data, len, MIN(own_room, all_room));
 
 	exec->held += took;

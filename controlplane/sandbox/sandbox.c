@@ -336,9 +336,8 @@ struct sandboxes *sandboxes_new(struct loop *loop, const struct sandboxes_config
 	all->config.run_dir = xstrdup(config->run_dir);
 	all->config.guest_env = strv_dup(config->guest_env);
 	all->config.guest_ca_pem = xstrdup(config->guest_ca_pem);
-	if (all->config.exec_outputs_cap == 0) {
-		all->config.exec_outputs_cap = SANDBOX_OUTPUT_CAPS * config->exec_output_cap;
-	}
+	all->outputs_cap = MAX(SANDBOX_OUTPUT_CAPS * config->exec_output_cap,
+		SANDBOX_OUTPUT_LARGE_CAPS * config->exec_output_max);
 	all->store = store;
 	all->quotas = quotas;
 	all->images = images;

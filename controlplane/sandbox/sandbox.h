@@ -43,7 +43,7 @@ struct sandboxes_config {
 	uint64_t boot_timeout_ms;   /* from the domain's start to the agent's HELLO */
 	uint64_t deadman_margin_ms; /* guest's own timer beyond the expiry */
 	uint64_t exec_output_cap;   /* bytes kept of a command's outputs, where it says nothing */
-	uint64_t exec_outputs_cap;  /* of all commands of a sandbox; 0: 8 x exec_output_cap */
+	uint64_t exec_output_max;   /* the most that one may ask for; 0: no more than that */
 	unsigned max_lifetime_minutes; /* no expiry lies further ahead than this */
 	bool is_network_none_default;  /* network.default=none */
 	uint64_t stray_grace_ms;       /* nothing younger is a stray */

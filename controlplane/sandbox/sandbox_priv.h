@@ -27,8 +27,11 @@
  * possible to kill when no other can be begun. */
 #define SANDBOX_CALLS_MAX   48u
 #define SANDBOX_STREAMS_MAX 56u /* the same, with the waits for background commands */
-#define SANDBOX_OUTPUT_CAPS 8   /* times exec_output_cap: exec_outputs_cap where none is given */
-#define SANDBOX_EXTENDS_MAX 16
+/* What all its commands may hold of their outputs: so many times the usual cap, or so many times
+ * the largest one where that is more. */
+#define SANDBOX_OUTPUT_CAPS       8
+#define SANDBOX_OUTPUT_LARGE_CAPS 2
+#define SANDBOX_EXTENDS_MAX       16
 
 /* Who uses the one configure call that a channel may have under way. */
 enum config_owner { CONFIG_NOBODY, CONFIG_BOOT, CONFIG_SYNC, CONFIG_EXTEND };
@@ -140,6 +143,7 @@ TAILQ_HEAD(sandbox_list, sandbox);
 struct sandboxes {
 	struct loop *loop;
 	struct sandboxes_config config; /* strings are copies */
+	uint64_t outputs_cap;           /* of the commands of a sandbox together */
 	struct store *store;
 	struct quotas *quotas;
 	struct images *images;

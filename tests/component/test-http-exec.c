@@ -13,7 +13,7 @@ static const char *id;
 static int set_up(void **state)
 {
 	http_set_up(state);
-	h->w->config.exec_outputs_cap = 4 << 20;
+	h->w->config.exec_output_max = h->ops_config.exec_output_max_bytes;
 	h->w->config.results_count = 3;
 	h->w->config.result_bytes = 100;
 	http_world_restart(h);

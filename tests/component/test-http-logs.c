@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "tests/lib/http_events.h"
 
 static int saved_stderr;
 static int log_fd;
@@ -212,6 +213,26 @@ static void use_secrets_badly(const char *id)
 	ask("pdk_" MARK, "/v1/sandboxes", h->key, NULL, NULL, NULL);
 }
 
+static void test_a_stream_that_fails_says_so_in_its_line(void **state)
+{
+	(void)state;
+	_cleanup_free_ char *id = xstrdup(http_running(h, NULL));
+	struct event_stream *s = event_stream_new(
+		h, "POST", http_at(id, "/exec"), h->key, "{\"command\":\"hang\"}");
+	struct event event;
+
+	event_stream_expect(s, "start", &event);
+	event_fini(&event);
+	fake_guest_drop(h->w->guests, id, 10);
+	event_stream_expect(s, "error", &event);
+	event_fini(&event);
+	assert_false(event_stream_next(s, &event));
+	event_stream_free(s);
+	_cleanup_free_ char *line = only_line("op=exec ");
+
+	expect_fields(line, (const char *const[]){" status=200 ", " error=unavailable ", NULL});
+}
+
 static void test_secrets_never_reach_the_log(void **state)
 {
 	(void)state;
@@ -350,6 +371,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		T(test_an_operation_is_one_line_that_says_all),
+		T(test_a_stream_that_fails_says_so_in_its_line),
 		T(test_secrets_never_reach_the_log),
 		T(test_what_comes_from_outside_is_quoted),
 		T(test_a_refusal_says_which_operation_and_whose),
