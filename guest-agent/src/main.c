@@ -276,7 +276,7 @@ int main(int argc, char **argv)
 		facts.features |= PROTO_FEATURE_RESIZE;
 	}
 	guard_start();
-	if (options.owns_machine) {
+	if (options.owns_machine && !tree_shares_processor()) {
 		util_become_first();
 	}
 	log_info("version " PADDOCK_VERSION " is up");

@@ -21,6 +21,11 @@ struct tree;
 /* Makes the parent with its limits. True when commands get cgroups. */
 bool tree_init(void);
 
+/*
+ * Whether all commands together have no more of the processor than the agent, when it wants it.
+ */
+bool tree_shares_processor(void);
+
 /* An empty cgroup; NULL when there is none. */
 struct tree *tree_take(void);
 /* Gives it back. It is used again when its last process is gone. */

@@ -52,8 +52,10 @@ uint64_t util_read_number(const char *path);
 int util_write_all(int fd, const void *data, size_t len);
 
 /*
- * The agent runs before everything else, so that no number of busy processes keeps it from ending
- * them. Its children must go back before they do anything of their own.
+ * Where commands have no share of the processor of their own, the agent runs before everything
+ * else, so that no number of busy processes keeps it from ending them. (It then keeps them from
+ * running, too, while it moves a large file.) Its children must go back before they do anything of
+ * their own.
  */
 void util_become_first(void);
 void util_become_ordinary(void);
