@@ -5,7 +5,7 @@ import os
 import time
 import unittest
 
-from harness import IS_ROOT, UID, AgentTest, main
+from harness import IS_ROOT, UID, AgentTest, hide_clone3, main
 from paddock_proto import *
 
 
@@ -148,6 +148,18 @@ class Pty(AgentTest):
         self.start(command="id -u; stat -c %u $(tty)", exec_flags=EXEC_TTY | EXEC_ROOT)
         self.host.wait("ex_1")
         self.assertEqual(self.screen(), b"0\r\n0\r\n")
+
+
+class PtyWithoutClone3(AgentTest):
+    prepare = staticmethod(hide_clone3)
+
+    def test_a_forked_child_gets_its_terminal_as_well(self):
+        self.assert_status(self.host.start("ex_1", command="tty; cat </dev/tty", exec_flags=EXEC_TTY), OK)
+        self.host.short(JOB_INPUT, id="ex_1", stdin=b"typed\n", job_flags=JOB_CLOSE)
+        self.assertEqual(self.host.wait("ex_1", timeout=20).exit_code, 0)
+        out = self.host.output("ex_1").out
+        self.assertIn(b"/dev/pts/", out)
+        self.assertEqual(out.count(b"typed\r\n"), 2)
 
 
 if __name__ == "__main__":
