@@ -320,8 +320,8 @@ class TerminalTest(Jobs, SystemTest):
             shell.type("shopt -q login_shell 2>/dev/null && echo lo''gin; pwd; echo en''d\n")
             shown = shell.until("end")
             self.assertIn(b"/workspace", shown)
-            shell.type("\x04")
-            self.assertEqual(shell.word("exit")["status"], "exited")
+            shell.type("exit\n")
+            self.assertEqual(shell.word("exit")["exit_code"], 0)
 
     def test_signals_and_kill(self):
         with self.open("?command=trap%20'echo%20caught'%20HUP;%20while%20:;%20do%20sleep%200.1;%20done") as shell:
@@ -335,11 +335,8 @@ class TerminalTest(Jobs, SystemTest):
     def test_a_client_that_does_not_read_holds_it_up(self):
         with self.open("?command=yes%200123456789abcdef") as shell:
             eid = shell.word("start")["id"]
-            time.sleep(2)
-            first = self.get(eid, "/output?limit=1")
-            time.sleep(2)
-            # Blocked: nothing more has been dropped.
-            self.assertEqual(self.get(eid, "/output?limit=1")["dropped_bytes"], first["dropped_bytes"])
+            # Blocked, once all that lies between is full: nothing more is dropped.
+            wait_for(lambda: self.stands(eid), 60, "it is held up", 0.2)
             total = 0
             while total < 20 << 20:
                 self.assertTrue(shell.read())
@@ -349,6 +346,12 @@ class TerminalTest(Jobs, SystemTest):
         # Without a reader it runs free.
         wait_for(lambda: self.get(eid, "/output?limit=1")["dropped_bytes"] > total + (4 << 20), 60, "it goes on", 0.5)
         self.post(eid, "kill")
+
+    def stands(self, eid):
+        """It writes nothing for a second."""
+        before = self.get(eid, "/output?limit=1")["dropped_bytes"]
+        time.sleep(1)
+        return before and self.get(eid, "/output?limit=1")["dropped_bytes"] == before
 
     def test_what_is_refused(self):
         plain = self.start("sleep 600")

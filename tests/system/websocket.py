@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import struct
+import time
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -19,7 +20,9 @@ class Refused(Exception):
 class WebSocket:
     """Messages in order; read() keeps what a terminal showed apart from what the service said."""
 
-    def __init__(self, port, target, key, protocol="paddock.pty.v1", timeout=60):
+    def __init__(self, port, target, key, protocol="paddock.pty.v1", timeout=30):
+        self.timeout = timeout
+        self.deadline = time.monotonic() + timeout
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self.pending = b""
         self.shown = b""
@@ -45,6 +48,9 @@ class WebSocket:
             raise AssertionError(f"a bad handshake: {head!r}")
 
     def _fill(self):
+        # Pings keep a silent conversation alive for ever.
+        if time.monotonic() > self.deadline:
+            raise AssertionError(f"nothing within {self.timeout} s: {self.shown[-300:]!r} {self.words}")
         data = self.socket.recv(65536)
         if not data:
             raise ConnectionError("the service closed the connection")
@@ -88,6 +94,7 @@ class WebSocket:
     def read(self):
         """One message; False: the conversation is over."""
         kind, data = None, b""
+        self.deadline = time.monotonic() + self.timeout
         while True:
             is_last, opcode, part = self._frame()
             if opcode == PING:
