@@ -150,6 +150,12 @@ static int check_exec(
 	if (api_args_bool(&call->args, "keep_stdin") && !api_args_bool(&call->args, "background")) {
 		return err_set(err, ERR_INVALID, "\"keep_stdin\" goes with \"background\" alone");
 	}
+	if (spec->output_cap > 0 && api_args_bool(&call->args, "background")) {
+		return err_set(err, ERR_INVALID,
+			"\"output_limit_bytes\" doesn't go with \"background\": what is kept then "
+			"is "
+			"the last output");
+	}
 	if (spec->args && spec->args[0][0] == '\0') {
 		return err_set(err, ERR_INVALID, "\"args\"[0], the program, must not be empty");
 	}

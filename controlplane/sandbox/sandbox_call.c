@@ -27,7 +27,7 @@ int call_check(struct sandbox *sb, struct err *err)
 	if (sb->call_count >= calls_max(sb)) {
 		return err_set(err, ERR_RATE,
 			"%u operations are under way in this sandbox, which is the limit: wait for "
-			"one to end",
+			"one to end, or kill a command",
 			calls_max(sb));
 	}
 	return call_check_urgent(sb, err);

@@ -198,6 +198,8 @@ static void test_the_limit_is_the_callers_within_the_services(void **state)
 		"\"output_limit_bytes\" must be between 1");
 	expect_refusal("{\"command\":\"true\",\"output_limit_bytes\":1048577}", 400,
 		"\"output_limit_bytes\" must be between 1 and 1048576, not 1048577");
+	expect_refusal("{\"command\":\"true\",\"output_limit_bytes\":10,\"background\":true}", 400,
+		"\"output_limit_bytes\"");
 	struct answer *a = run_well("{\"command\":\"bytes 1\",\"output_limit_bytes\":1}");
 
 	assert_field(a, "stdout", "x");
@@ -364,7 +366,7 @@ static void test_one_too_many_is_told_what_to_do(void **state)
 
 	assert_int_equal(a->status, 429);
 	assert_string_equal(answer_text(a, "error.type"), "rate_limited");
-	assert_non_null(strstr(answer_text(a, "error.message"), "wait for one to end"));
+	assert_non_null(strstr(answer_text(a, "error.message"), "wait for one to end, or kill"));
 	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
 		client_free(clients[i]);
 	}
