@@ -393,6 +393,7 @@ static void test_settings_must_fit_together(void **state)
 	finish_refuses("server.listen=0.0.0.0:80", "server.allow_insecure");
 	finish_refuses("server.listen=[::]:80", "server.allow_insecure");
 	finish_refuses("limits.exec_timeout_max_ms=1000", "exec_timeout_max_ms");
+	finish_refuses("limits.exec_output_max_bytes=1024", "exec_output_max_bytes");
 	finish_refuses("limits.max_lifetime=5", "limits.max_lifetime");
 	finish_refuses("limits.bodies_total_bytes=65536", "limits.bodies_total_bytes");
 }
