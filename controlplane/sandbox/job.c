@@ -140,10 +140,10 @@ static void on_tail_start(void *arg, uint64_t offset)
 	store_exec_fini(&job->tails);
 }
 
-static bool is_channels_fault(const struct err *err)
+/* Else it didn't come to say anything: it is asked again. */
+static bool is_guests_word(const struct err *err)
 {
-	return err->kind == ERR_UNAVAILABLE || err->kind == ERR_TIMEOUT ||
-	       err->kind == ERR_CANCELLED;
+	return err->kind == ERR_GUEST;
 }
 
 static void become_unsure(struct sandbox_job *job)
@@ -157,10 +157,10 @@ static void on_tail_done(void *arg, const struct guest_status *status, const str
 	struct sandbox_job *job = arg;
 
 	(void)status;
-	if (err && is_channels_fault(err)) {
-		become_unsure(job);
-	} else {
+	if (!err || is_guests_word(err)) {
 		end(job);
+	} else {
+		become_unsure(job);
 	}
 }
 
@@ -205,10 +205,10 @@ static void on_wait_done(void *arg, const struct guest_exec_result *result, cons
 		job->has_result = true;
 		job->result = *result;
 		read_tail(job);
-	} else if (is_channels_fault(err)) {
-		become_unsure(job);
-	} else {
+	} else if (is_guests_word(err)) {
 		job_lose(job, err->msg);
+	} else {
+		become_unsure(job);
 	}
 }
 
@@ -237,6 +237,12 @@ static void tell_starter(struct sandbox_job *job)
 	}
 }
 
+static void fail_start(struct exec_record *record, const struct err *err)
+{
+	exec_record_fail(
+		record, STORE_EXEC_FAILED, err->kind == ERR_INTERNAL ? "internal error" : err->msg);
+}
+
 static void on_started(void *arg, const struct guest_status *status, const struct err *err)
 {
 	struct sandbox_job *job = arg;
@@ -258,8 +264,7 @@ static void on_started(void *arg, const struct guest_status *status, const struc
 
 	memcpy(id, record->row.id, sizeof id);
 	job_free(job);
-	exec_record_fail(
-		record, STORE_EXEC_FAILED, err->kind == ERR_INTERNAL ? "internal error" : err->msg);
+	fail_start(record, err);
 	if (fn) {
 		fn(fn_arg, id, status, err);
 	}
@@ -319,7 +324,7 @@ struct sandbox_job *sandbox_job_start(struct sandbox *sb, const struct guest_job
 	job->arg = arg;
 	if (!sb->guest->ops->job_start(sb->guest, &guest_spec, on_started, job, err)) {
 		job_free(job);
-		exec_record_fail(record, STORE_EXEC_FAILED, err->msg);
+		fail_start(record, err);
 		return NULL;
 	}
 	return job;

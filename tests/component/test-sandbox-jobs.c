@@ -283,6 +283,28 @@ static void test_a_lost_channel_ends_no_command(void **state)
 	world_free(w);
 }
 
+/* It says nothing of the command: the next list does. */
+static void test_a_guest_that_is_busy_loses_no_command(void **state)
+{
+	static const enum err_kind kinds[] = {ERR_RATE, ERR_TIMEOUT, ERR_UNAVAILABLE};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		struct world *w = world_new(NULL);
+		const char *id = world_running(w, NULL);
+		const struct fake_script script = {.mode = FAKE_FAIL, .kind = kinds[i], .times = 1};
+
+		fake_guest_script(w->guests, FAKE_GUEST_JOB_WAIT, &script);
+		const char *eid = start(w, id, "exit 3");
+
+		world_run(w, 20);
+		assert_true(is_state(w, id, eid, STORE_EXEC_RUNNING));
+		world_reconcile(w);
+		WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
+		world_free(w);
+	}
+}
+
 /* ---- every cell of the table ---- */
 
 static void put_row(struct world *w, const char *id, const char *eid, bool is_background,
@@ -793,6 +815,7 @@ int main(void)
 		cmocka_unit_test(test_a_command_goes_on_over_a_restart_of_the_service),
 		cmocka_unit_test(test_what_ended_meanwhile_is_found_with_its_tail),
 		cmocka_unit_test(test_a_lost_channel_ends_no_command),
+		cmocka_unit_test(test_a_guest_that_is_busy_loses_no_command),
 		cmocka_unit_test(test_each_row_and_each_word_of_the_guest_come_to_one_truth),
 		cmocka_unit_test(test_calls_under_way_know_better_than_the_list),
 		cmocka_unit_test(test_foreground_commands_of_before_are_lost),

@@ -112,8 +112,8 @@ class BackgroundTest(Jobs, SystemTest):
         return (int(fields[11]) + int(fields[12])) / 100
 
     def test_many_readers_see_the_same(self):
-        eid = self.start("for i in $(seq 300); do echo line $i; sleep 0.005; done")
-        wanted = "".join(f"line {i}\n" for i in range(1, 301))
+        eid = self.start("for i in $(seq 60); do echo line $i; sleep 0.05; done")
+        wanted = "".join(f"line {i}\n" for i in range(1, 61))
         seen = [None] * 6
 
         def follow(n):
@@ -234,6 +234,16 @@ class RestartTest(Jobs, unittest.TestCase):
                 settled = wait_for(lambda: self.settled(rows[0]["id"], marker), 30, "record and guest agree", 0.3)
                 self.assertEqual(settled, "lost" if point == "job.row.done" else "running")
 
+    def test_killed_as_a_command_ends_its_result_is_found(self):
+        self.daemon.terminate()
+        self.back("job.end:kill")
+        eid = self.start("sleep 1; echo bye; exit 6")
+        self.daemon.wait_dead(30)
+        self.back()
+        record = self.ended(eid)
+        self.assertEqual((record["status"], record["exit_code"], record["stdout_tail"]), ("exited", 6, "bye\n"))
+        self.assertEqual(self.output(eid), "bye\n")
+
     def settled(self, eid, marker):
         """Its status, once that is what is to be seen in the guest."""
         status = self.get(eid)["status"]
@@ -335,8 +345,10 @@ class TerminalTest(Jobs, SystemTest):
     def test_a_client_that_does_not_read_holds_it_up(self):
         with self.open("?command=yes%200123456789abcdef") as shell:
             eid = shell.word("start")["id"]
+            before = self.memory_mib()
             # Blocked, once all that lies between is full: nothing more is dropped.
             wait_for(lambda: self.stands(eid), 60, "it is held up", 0.2)
+            self.assertLess(self.memory_mib() - before, 16)
             total = 0
             while total < 20 << 20:
                 self.assertTrue(shell.read())
@@ -346,6 +358,10 @@ class TerminalTest(Jobs, SystemTest):
         # Without a reader it runs free.
         wait_for(lambda: self.get(eid, "/output?limit=1")["dropped_bytes"] > total + (4 << 20), 60, "it goes on", 0.5)
         self.post(eid, "kill")
+
+    def memory_mib(self):
+        with open(f"/proc/{self.daemon.pid}/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:")) / 1024
 
     def stands(self, eid):
         """It writes nothing for a second."""
