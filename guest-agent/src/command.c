@@ -225,7 +225,7 @@ static bool spawn(
 	char *shell_argv[5] = {NULL};
 
 	env_begin(&env, plan->is_root);
-	if (plan->has_tty) {
+	if (plan->has_tty && strcmp(env_get(&env, "TERM"), ENV_NO_TERMINAL) == 0) {
 		env_put(&env, (char *)"TERM=xterm-256color");
 	}
 	for (size_t i = 0; i < q->var_count; i++) {

@@ -46,7 +46,7 @@ void env_init(void)
 		add_base(is_root, "LOGNAME=%s", user);
 		add_base(is_root, "SHELL=%s", shell);
 		add_base(is_root, "LANG=C.UTF-8");
-		add_base(is_root, "TERM=dumb");
+		add_base(is_root, "TERM=" ENV_NO_TERMINAL);
 	}
 }
 

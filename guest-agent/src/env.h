@@ -15,6 +15,8 @@
 
 #define ENV_CONFIGURED_MAX_BYTES (256u * 1024u)
 #define ENV_BASE_MAX             16u
+/* TERM, where nobody says otherwise. */
+#define ENV_NO_TERMINAL "dumb"
 
 struct env {
 	size_t count;

@@ -74,6 +74,11 @@ class Job(AgentTest):
         self.assert_status(self.host.start("ex_2", "true", cwd="/no/such"), INVALID, "cwd")
         self.assertEqual(len(self.host.jobs()), 1)
 
+    def test_a_command_longer_than_a_frame_and_than_an_argument(self):
+        self.start("ex_1", command="echo ok #" + "x" * 300000, env=[f"V{i}={i}" for i in range(1000)])
+        self.assertEqual(self.host.wait("ex_1").exit_code, 0)
+        self.assertEqual(self.host.output("ex_1").out, b"ok\n")
+
     def test_it_ends_with_its_first_process_and_lets_the_rest_run(self):
         self.start("ex_1", command="sleep 3333 & echo started")
         result = self.host.wait("ex_1", timeout=10)

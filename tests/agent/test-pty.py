@@ -54,6 +54,18 @@ class Pty(AgentTest):
         self.host.wait("ex_2", timeout=20)
         self.assertIn(b"-sh\r\n", self.host.output("ex_2").out)
 
+    def test_term_is_whose_it_is_set_by(self):
+        def term(id, **options):
+            self.start(command="echo $TERM", id=id, **options)
+            self.host.wait(id)
+            return self.host.output(id).out.strip()
+
+        self.assertEqual(term("ex_1", env=["TERM=vt100"]), b"vt100")
+        self.host.short(CONFIGURE, env="TERM=screen")
+        self.assertEqual(term("ex_2"), b"screen")
+        self.host.short(CONFIGURE, env_reset=1)
+        self.assertEqual(term("ex_3"), b"xterm-256color")
+
     def test_login_shell_needs_a_terminal(self):
         self.assert_status(self.host.start("ex_1"), INVALID)
 
