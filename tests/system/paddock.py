@@ -339,16 +339,9 @@ class SystemTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.daemon = Daemon(cls.config, cls.build, cls.uri, cls.environment)
-        try:
-            cls.daemon.start()
-            cls.client = cls.daemon.client()
-        except BaseException:
-            cls.daemon.close()
-            raise
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.daemon.close()
+        cls.addClassCleanup(cls.daemon.close)  # also when what a class adds to this fails
+        cls.daemon.start()
+        cls.client = cls.daemon.client()
 
     def run(self, result=None):
         before = len(result.failures) + len(result.errors) if result else 0
