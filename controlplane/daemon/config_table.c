@@ -126,10 +126,15 @@ const struct config_row config_rows[] = {
 	{"records", "keep_count", CONFIG_INT, AT(records_keep_count), "5000", 1, 1000000, NULL,
 		"Most such records of an account; beyond it the oldest go before their time."},
 	{"records", "results", CONFIG_INT, AT(records_results), "5", 0, 64, NULL,
-		"Last commands of each sandbox whose exit code and last output are kept. 0: none."},
+		"Last foreground commands of each sandbox that are kept on record, with their "
+		"first 256 "
+		"bytes, exit code and last output. 0: none. Of background commands the last 32 "
+		"are, "
+		"whatever this says, but with 0 without their output."},
 	{"records", "result_bytes", CONFIG_INT, AT(records_result_bytes), "1024", 0, 65536, NULL,
-		"Last bytes kept of each of such a command's two outputs. 0: none, only how it "
-		"ended."},
+		"Last bytes kept of each of such a command's two outputs, and of both together of "
+		"a "
+		"background one's. 0: none, only how it ended."},
 
 	{"log", "level", CONFIG_ENUM, AT(log_level), "info", 0, 0, log_levels,
 		"The least serious lines that are written."},
