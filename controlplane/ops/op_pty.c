@@ -468,11 +468,6 @@ static void on_open(struct op_call *call, struct op_socket *socket)
 static const struct op_socket_hooks hooks = {
 	.on_open = on_open, .on_message = on_message, .on_room = on_room};
 
-static void agree(struct pty *pty)
-{
-	op_reply_socket(pty->call, &hooks, drop_pty, pty);
-}
-
 static void fail(struct pty *pty, const struct guest_status *status, const struct err *err)
 {
 	struct op_call *call = pty->call;
@@ -493,7 +488,7 @@ static void on_started(
 		return;
 	}
 	snprintf(pty->eid, sizeof pty->eid, "%s", eid);
-	agree(pty);
+	op_reply_socket(pty->call, &hooks, drop_pty, pty);
 }
 
 static enum op_ret start(struct op_call *call)
@@ -534,7 +529,7 @@ static void on_probed(void *arg, const struct guest_status *status, const struct
 		return;
 	}
 	pty->next = pty->end - MIN(replay, pty->end);
-	agree(pty);
+	op_reply_socket(pty->call, &hooks, drop_pty, pty);
 }
 
 static void on_probe_start(void *arg, uint64_t offset)

@@ -1,104 +1,10 @@
 /* Background commands: their records, and that these tell the truth whatever happens in between. */
-#include "tests/lib/world.h"
+#include "tests/lib/job_world.h"
 
 #include <stdio.h>
 
 #include "base/fault.h"
-#include "base/xalloc.h"
-#include "loop/pipe.h"
 #include "sandbox/job_table.h"
-#include "store/store_exec.h"
-
-struct started {
-	unsigned count;
-	char id[ID_BYTES];
-	enum err_kind kind;
-	char msg[320];
-};
-
-static void on_started(
-	void *arg, const char *exec_id, const struct guest_status *status, const struct err *err)
-{
-	struct started *started = arg;
-
-	(void)status;
-	started->count++;
-	snprintf(started->id, sizeof started->id, "%s", exec_id);
-	started->kind = err ? err->kind : ERR_NONE;
-	snprintf(started->msg, sizeof started->msg, "%s", err ? err->msg : "");
-}
-
-static struct sandbox_job *begin(
-	struct world *w, const char *id, const char *command, struct started *ret, struct err *err)
-{
-	const struct guest_job_spec spec = {.exec = {.command = command}};
-
-	*ret = (struct started){0};
-	return sandbox_job_start(world_find(w, id), &spec, on_started, ret, err);
-}
-
-/* Starts one; its id is valid until the next call but one. */
-static const char *start(struct world *w, const char *id, const char *command)
-{
-	static struct started kept[4];
-	static unsigned next;
-	struct started *started = &kept[next++ % ARRAY_SIZE(kept)];
-	struct err err;
-
-	if (!begin(w, id, command, started, &err)) {
-		fail_msg("%s: %s", command, err.msg);
-	}
-	WORLD_UNTIL(w, started->count == 1);
-	assert_string_equal(started->msg, "");
-	return started->id;
-}
-
-/* The daemon goes and comes back, and has asked the guest. */
-static void reopen(struct world *w)
-{
-	unsigned lists = fake_guest_calls(w->guests, FAKE_GUEST_JOB_LIST);
-
-	world_stop(w);
-	world_start(w);
-	WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_JOB_LIST) > lists);
-}
-
-static void keep_results(struct world *w, unsigned count, size_t bytes)
-{
-	w->config.results_count = count;
-	w->config.result_bytes = bytes;
-	reopen(w);
-}
-
-static struct store_exec record_of(struct world *w, const char *id, const char *eid)
-{
-	struct store_exec row;
-	struct err err;
-
-	assert_ok(sandbox_exec_get(w->all, id, eid, &row, &err), &err);
-	return row;
-}
-
-static bool is_state(struct world *w, const char *id, const char *eid, enum store_exec_state state)
-{
-	struct store_exec row = record_of(w, id, eid);
-	bool is = row.state == state;
-
-	store_exec_fini(&row);
-	return is;
-}
-
-static void expect_error(struct world *w, const char *id, const char *eid,
-	enum store_exec_state state, const char *text)
-{
-	struct store_exec row = record_of(w, id, eid);
-
-	assert_string_equal(store_exec_state_name(row.state), store_exec_state_name(state));
-	if (!row.error || !strstr(row.error, text)) {
-		fail_msg("\"%s\" doesn't say \"%s\"", row.error ? row.error : "", text);
-	}
-	store_exec_fini(&row);
-}
 
 /* ---- a life without trouble ---- */
 
@@ -108,7 +14,7 @@ static void test_a_record_is_there_before_the_answer_and_ends_with_the_command(v
 	const char *id = world_running(w, NULL);
 
 	(void)state;
-	const char *eid = start(w, id, "sleep 200");
+	const char *eid = job_start(w, id, "sleep 200");
 	struct store_exec row;
 	struct err err;
 
@@ -120,8 +26,8 @@ static void test_a_record_is_there_before_the_answer_and_ends_with_the_command(v
 	assert_true(row.started_at_ms > 0);
 	assert_int_equal(row.ended_at_ms, 0);
 	store_exec_fini(&row);
-	WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
-	row = record_of(w, id, eid);
+	WORLD_UNTIL(w, job_is(w, id, eid, STORE_EXEC_EXITED));
+	row = job_record(w, id, eid);
 	assert_int_equal(row.exit_code, 0);
 	assert_true(row.ended_at_ms >= row.started_at_ms);
 	store_exec_fini(&row);
@@ -152,11 +58,11 @@ static void test_the_tail_of_a_record_has_both_outputs_in_order(void **state)
 
 	(void)state;
 	fake_guest_set_program(w->guests, talk, NULL);
-	keep_results(w, 5, 12);
-	const char *eid = start(w, id, "talk");
+	job_keep_results(w, 5, 12);
+	const char *eid = job_start(w, id, "talk");
 
-	WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
-	struct store_exec row = record_of(w, id, eid);
+	WORLD_UNTIL(w, job_is(w, id, eid, STORE_EXEC_EXITED));
+	struct store_exec row = job_record(w, id, eid);
 
 	assert_int_equal(row.exit_code, 3);
 	assert_int_equal(row.out.total, 10);
@@ -174,32 +80,27 @@ static void test_the_tail_of_a_record_has_both_outputs_in_order(void **state)
 	world_free(w);
 }
 
-static void count_up(void *arg)
-{
-	(*(unsigned *)arg)++;
-}
-
 static void test_waits_are_told_once_and_not_when_cancelled(void **state)
 {
 	struct world *w = world_new(NULL);
 	const char *id = world_running(w, NULL);
-	const char *eid = start(w, id, "sleep 100");
+	const char *eid = job_start(w, id, "sleep 100");
 	unsigned told[3] = {0};
 	struct sandbox *sb = world_find(w, id);
 
 	(void)state;
-	assert_non_null(sandbox_exec_wait(sb, eid, count_up, &told[0]));
-	struct sandbox_exec_wait *cancelled = sandbox_exec_wait(sb, eid, count_up, &told[1]);
+	assert_non_null(sandbox_exec_wait(sb, eid, job_count_up, &told[0]));
+	struct sandbox_exec_wait *cancelled = sandbox_exec_wait(sb, eid, job_count_up, &told[1]);
 
-	assert_non_null(sandbox_exec_wait(sb, eid, count_up, &told[2]));
+	assert_non_null(sandbox_exec_wait(sb, eid, job_count_up, &told[2]));
 	sandbox_exec_wait_cancel(cancelled);
-	assert_null(sandbox_exec_wait(sb, "ex_00000000000000000000", count_up, &told[1]));
+	assert_null(sandbox_exec_wait(sb, "ex_00000000000000000000", job_count_up, &told[1]));
 	WORLD_UNTIL(w, told[0] && told[2]);
 	world_run(w, 20);
 	assert_int_equal(told[0], 1);
 	assert_int_equal(told[1], 0);
 	assert_int_equal(told[2], 1);
-	assert_null(sandbox_exec_wait(world_find(w, id), eid, count_up, &told[1]));
+	assert_null(sandbox_exec_wait(world_find(w, id), eid, job_count_up, &told[1]));
 	world_free(w);
 }
 
@@ -211,7 +112,7 @@ static void test_a_starter_that_leaves_does_not_stop_it(void **state)
 	struct err err;
 
 	(void)state;
-	sandbox_job_leave(begin(w, id, "sleep 60000", &started, &err));
+	sandbox_job_leave(job_begin(w, id, "sleep 60000", &started, &err));
 	WORLD_UNTIL(w, fake_guest_job_count(w->guests, id) == 1);
 	world_run(w, 20);
 	assert_int_equal(started.count, 0);
@@ -230,12 +131,12 @@ static void test_a_command_goes_on_over_a_restart_of_the_service(void **state)
 {
 	struct world *w = world_new(NULL);
 	const char *id = world_running(w, NULL);
-	const char *eid = start(w, id, "hang");
+	const char *eid = job_start(w, id, "hang");
 
 	(void)state;
 	world_stop(w);
 	world_start(w);
-	assert_true(is_state(w, id, eid, STORE_EXEC_RUNNING));
+	assert_true(job_is(w, id, eid, STORE_EXEC_RUNNING));
 	WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_JOB_WAIT) == 2);
 	assert_int_equal(fake_guest_job_count(w->guests, id), 1);
 	struct world_answer answer = {0};
@@ -243,8 +144,8 @@ static void test_a_command_goes_on_over_a_restart_of_the_service(void **state)
 
 	assert_non_null(
 		sandbox_exec_signal(world_find(w, id), eid, 15, world_on_done, &answer, &err));
-	WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
-	struct store_exec row = record_of(w, id, eid);
+	WORLD_UNTIL(w, job_is(w, id, eid, STORE_EXEC_EXITED));
+	struct store_exec row = job_record(w, id, eid);
 
 	assert_int_equal(row.signal, 15);
 	store_exec_fini(&row);
@@ -257,13 +158,13 @@ static void test_what_ended_meanwhile_is_found_with_its_tail(void **state)
 	const char *id = world_running(w, NULL);
 
 	(void)state;
-	keep_results(w, 5, 100);
-	const char *eid = start(w, id, "sleep 50");
+	job_keep_results(w, 5, 100);
+	const char *eid = job_start(w, id, "sleep 50");
 
 	world_stop(w);
 	WORLD_UNTIL(w, !fake_guest_job(w->guests, id, eid)->is_running);
 	world_start(w);
-	WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
+	WORLD_UNTIL(w, job_is(w, id, eid, STORE_EXEC_EXITED));
 	world_free(w);
 }
 
@@ -271,15 +172,15 @@ static void test_a_lost_channel_ends_no_command(void **state)
 {
 	struct world *w = world_new(NULL);
 	const char *id = world_running(w, NULL);
-	const char *eid = start(w, id, "sleep 100");
-	const char *other = start(w, id, "hang");
+	const char *eid = job_start(w, id, "sleep 100");
+	const char *other = job_start(w, id, "hang");
 
 	(void)state;
 	fake_guest_drop(w->guests, id, 200);
 	WORLD_UNTIL(w, !fake_guest_job(w->guests, id, eid)->is_running);
-	assert_true(is_state(w, id, eid, STORE_EXEC_RUNNING));
-	WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
-	assert_true(is_state(w, id, other, STORE_EXEC_RUNNING));
+	assert_true(job_is(w, id, eid, STORE_EXEC_RUNNING));
+	WORLD_UNTIL(w, job_is(w, id, eid, STORE_EXEC_EXITED));
+	assert_true(job_is(w, id, other, STORE_EXEC_RUNNING));
 	world_free(w);
 }
 
@@ -295,32 +196,17 @@ static void test_a_guest_that_is_busy_loses_no_command(void **state)
 		const struct fake_script script = {.mode = FAKE_FAIL, .kind = kinds[i], .times = 1};
 
 		fake_guest_script(w->guests, FAKE_GUEST_JOB_WAIT, &script);
-		const char *eid = start(w, id, "exit 3");
+		const char *eid = job_start(w, id, "exit 3");
 
 		world_run(w, 20);
-		assert_true(is_state(w, id, eid, STORE_EXEC_RUNNING));
+		assert_true(job_is(w, id, eid, STORE_EXEC_RUNNING));
 		world_reconcile(w);
-		WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
+		WORLD_UNTIL(w, job_is(w, id, eid, STORE_EXEC_EXITED));
 		world_free(w);
 	}
 }
 
 /* ---- every cell of the table ---- */
-
-static void put_row(struct world *w, const char *id, const char *eid, bool is_background,
-	enum store_exec_state state)
-{
-	struct store_exec row = {.state = state,
-		.is_background = is_background,
-		.command = (char *)"hang",
-		.started_at_ms = 1000,
-		.ended_at_ms = state == STORE_EXEC_RUNNING ? 0 : 2000,
-		.error = state == STORE_EXEC_FAILED ? (char *)"the guest didn't answer" : NULL};
-	struct err err;
-
-	snprintf(row.id, sizeof row.id, "%s", eid);
-	assert_ok(store_exec_put(w->store, id, &row, &err), &err);
-}
 
 static void drop_row(struct world *w, const char *id)
 {
@@ -345,18 +231,18 @@ static const char *make_cell(struct world *w, const char *id, const struct cell 
 
 	id_make(unknown, ID_EXEC);
 	if (cell->word != JOB_WORD_UNKNOWN) {
-		eid = start(w, id, cell->word == JOB_WORD_RUNNING ? "hang" : "exit 4");
+		eid = job_start(w, id, cell->word == JOB_WORD_RUNNING ? "hang" : "exit 4");
 	}
 	if (cell->word == JOB_WORD_ENDED) {
-		WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
+		WORLD_UNTIL(w, job_is(w, id, eid, STORE_EXEC_EXITED));
 	}
 	/* What the restart finds is what counts. */
 	if (cell->row == JOB_ROW_UNSURE) {
-		put_row(w, id, eid, true, STORE_EXEC_RUNNING);
+		job_put_row(w, id, eid, true, STORE_EXEC_RUNNING);
 	} else if (cell->row == JOB_ROW_ENDED) {
-		put_row(w, id, eid, true, STORE_EXEC_FAILED);
+		job_put_row(w, id, eid, true, STORE_EXEC_FAILED);
 	} else {
-		put_row(w, id, eid, true, STORE_EXEC_FAILED);
+		job_put_row(w, id, eid, true, STORE_EXEC_FAILED);
 		drop_row(w, id);
 	}
 	return eid;
@@ -368,16 +254,16 @@ static void expect_cell(struct world *w, const char *id, const char *eid, const 
 	case JOB_WAIT:
 		WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_JOB_WAIT) > 0);
 		if (cell->word == JOB_WORD_ENDED) {
-			WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
-			struct store_exec row = record_of(w, id, eid);
+			WORLD_UNTIL(w, job_is(w, id, eid, STORE_EXEC_EXITED));
+			struct store_exec row = job_record(w, id, eid);
 
 			assert_int_equal(row.exit_code, 4);
 			store_exec_fini(&row);
 		}
 		break;
 	case JOB_LOSE:
-		WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_LOST));
-		expect_error(w, id, eid, STORE_EXEC_LOST, "the guest doesn't know it");
+		WORLD_UNTIL(w, job_is(w, id, eid, STORE_EXEC_LOST));
+		job_expect_error(w, id, eid, STORE_EXEC_LOST, "the guest doesn't know it");
 		break;
 	case JOB_KILL:
 		WORLD_UNTIL(w, !fake_guest_job(w->guests, id, eid)->is_running);
@@ -418,7 +304,7 @@ static void test_each_row_and_each_word_of_the_guest_come_to_one_truth(void **st
 
 		assert_int_equal(job_decide(cell->row, cell->word), cell->action);
 		/* As by kill -9: nothing is written on the way down that would settle it. */
-		reopen(w);
+		job_reopen(w);
 		expect_cell(w, id, eid, cell);
 		world_free(w);
 	}
@@ -438,10 +324,10 @@ static void test_calls_under_way_know_better_than_the_list(void **state)
 		&(struct fake_script){.mode = FAKE_OK, .delay_ms = 100, .times = 1});
 	fake_guest_drop(w->guests, id, 0);
 	WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_JOB_LIST) > 0);
-	const char *eid = start(w, id, "hang");
+	const char *eid = job_start(w, id, "hang");
 
 	world_run(w, 200);
-	assert_true(is_state(w, id, eid, STORE_EXEC_RUNNING));
+	assert_true(job_is(w, id, eid, STORE_EXEC_RUNNING));
 	world_free(w);
 }
 
@@ -453,185 +339,10 @@ static void test_foreground_commands_of_before_are_lost(void **state)
 
 	(void)state;
 	w->config.results_count = 5;
-	put_row(w, id, eid, false, STORE_EXEC_RUNNING);
+	job_put_row(w, id, eid, false, STORE_EXEC_RUNNING);
 	world_stop(w);
 	world_start(w);
-	expect_error(w, id, eid, STORE_EXEC_LOST, "the service was restarted while it ran");
-	world_free(w);
-}
-
-/* ---- the machine ends ---- */
-
-static void test_the_end_of_the_sandbox_is_that_of_its_commands(void **state)
-{
-	struct world *w = world_new(NULL);
-	const char *id = world_running(w, NULL);
-	const char *eid = start(w, id, "hang");
-	unsigned told = 0;
-
-	(void)state;
-	assert_non_null(sandbox_exec_wait(world_find(w, id), eid, count_up, &told));
-	sandbox_destroy(world_find(w, id), "deleted");
-	WORLD_UNTIL(w, !world_find(w, id));
-	assert_int_equal(told, 1);
-	expect_error(w, id, eid, STORE_EXEC_LOST, "has ended: deleted");
-	/* That is in the store by then. */
-	world_stop(w);
-	world_start(w);
-	expect_error(w, id, eid, STORE_EXEC_LOST, "has ended: deleted");
-	world_free(w);
-}
-
-/* By turns, and then it goes on. */
-static bool chatter(void *arg, struct guest_call *call, const struct fake_exec *exec)
-{
-	(void)arg;
-	if (strcmp(exec->command, "chatter") != 0) {
-		return false;
-	}
-	fake_exec_output(call, 1, "one ", 4);
-	fake_exec_output(call, 2, "two ", 4);
-	fake_exec_output(call, 1, "three", 5);
-	return true;
-}
-
-static void expect_chatter(struct world *w, const char *id, const char *eid)
-{
-	struct store_exec row = record_of(w, id, eid);
-
-	assert_int_equal(row.state, STORE_EXEC_LOST);
-	/* The last ten bytes of thirteen. */
-	assert_int_equal(row.out.len, 6);
-	assert_memory_equal(row.out.bytes, " three", 6);
-	assert_int_equal(row.err_out.len, 4);
-	assert_memory_equal(row.err_out.bytes, "two ", 4);
-	assert_int_equal(row.out.total + row.err_out.total, 13);
-	assert_int_equal(row.runs_len, 12);
-	store_exec_fini(&row);
-}
-
-static void test_what_was_said_before_the_end_is_kept(void **state)
-{
-	struct world *w = world_new(NULL);
-	const char *id = world_running(w, NULL);
-	struct world_answer answer = {0};
-	struct err err;
-
-	(void)state;
-	keep_results(w, 5, 10);
-	fake_guest_set_program(w->guests, chatter, NULL);
-	const char *first = start(w, id, "chatter");
-
-	assert_ok(sandbox_restart(world_find(w, id), &err), &err);
-	assert_non_null(sandbox_wait_ready(world_find(w, id), world_on_wait, &answer));
-	WORLD_UNTIL(w, answer.count == 1);
-	expect_chatter(w, id, first);
-	const char *second = start(w, id, "chatter");
-
-	sandbox_destroy(world_find(w, id), "deleted");
-	WORLD_UNTIL(w, !world_find(w, id));
-	expect_chatter(w, id, first);
-	expect_chatter(w, id, second);
-	world_free(w);
-}
-
-static void test_a_guest_that_is_silent_delays_its_end_by_little(void **state)
-{
-	static const enum fake_guest_op ops[] = {FAKE_GUEST_JOB_LIST, FAKE_GUEST_JOB_READ};
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
-		struct world *w = world_new(NULL);
-		const char *id = world_running(w, NULL);
-
-		keep_results(w, 5, 10);
-		fake_guest_set_program(w->guests, chatter, NULL);
-		const char *eid = start(w, id, "chatter");
-
-		fake_guest_script(w->guests, ops[i], &(struct fake_script){.mode = FAKE_HOLD});
-		uint64_t begun_ms = real_ms();
-
-		sandbox_destroy(world_find(w, id), "deleted");
-		WORLD_UNTIL(w, !world_find(w, id));
-		assert_true(real_ms() - begun_ms >= 400);
-		assert_true(is_state(w, id, eid, STORE_EXEC_LOST));
-		world_free(w);
-	}
-}
-
-static void test_the_service_may_stop_while_tails_are_read(void **state)
-{
-	struct world *w = world_new(NULL);
-	const char *id = world_running(w, NULL);
-
-	(void)state;
-	keep_results(w, 5, 10);
-	fake_guest_set_program(w->guests, chatter, NULL);
-	start(w, id, "chatter");
-	fake_guest_script(w->guests, FAKE_GUEST_JOB_READ, &(struct fake_script){.mode = FAKE_HOLD});
-	sandbox_destroy(world_find(w, id), "deleted");
-	WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_JOB_READ) > 0);
-	world_stop(w);
-	world_start(w);
-	WORLD_UNTIL(w, !world_find(w, id));
-	world_free(w);
-}
-
-static void test_a_restart_of_the_sandbox_loses_them(void **state)
-{
-	struct world *w = world_new(NULL);
-	const char *id = world_running(w, NULL);
-	const char *eid = start(w, id, "hang");
-	struct world_answer answer = {0};
-	struct err err;
-
-	(void)state;
-	assert_ok(sandbox_restart(world_find(w, id), &err), &err);
-	assert_non_null(sandbox_wait_ready(world_find(w, id), world_on_wait, &answer));
-	WORLD_UNTIL(w, answer.count == 1);
-	assert_int_equal(answer.kind, ERR_NONE);
-	expect_error(w, id, eid, STORE_EXEC_LOST, "is being restarted");
-	/* The new machine takes new ones. */
-	assert_true(is_state(w, id, start(w, id, "hang"), STORE_EXEC_RUNNING));
-	world_free(w);
-}
-
-static void test_a_machine_that_stops_loses_them(void **state)
-{
-	struct world *w = world_new(NULL);
-	struct sandbox_create_spec spec = world_spec(w, NULL);
-
-	(void)state;
-	spec.is_temporary = false;
-	const char *id = world_create_spec(w, &spec);
-
-	WORLD_UNTIL(w, world_is_state(w, id, "running"));
-	const char *eid = start(w, id, "hang");
-
-	fake_hv_stop_domain(w->hv, id, true);
-	WORLD_UNTIL(w, world_is_state(w, id, "stopped"));
-	expect_error(w, id, eid, STORE_EXEC_LOST, "is stopped");
-	world_free(w);
-}
-
-/* The daemon was killed after the row said "stopped" and before those of its commands did. */
-static void test_rows_of_a_stopped_sandbox_are_settled_at_the_start(void **state)
-{
-	static const char eid[] = "ex_00000000000000000001";
-	struct world *w = world_new(NULL);
-	struct sandbox_create_spec spec = world_spec(w, NULL);
-
-	(void)state;
-	spec.is_temporary = false;
-	const char *id = world_create_spec(w, &spec);
-
-	WORLD_UNTIL(w, world_is_state(w, id, "running"));
-	fake_hv_stop_domain(w->hv, id, true);
-	WORLD_UNTIL(w, world_is_state(w, id, "stopped"));
-	put_row(w, id, eid, true, STORE_EXEC_RUNNING);
-	world_stop(w);
-	world_start(w);
-	expect_error(w, id, eid, STORE_EXEC_LOST, "the sandbox stopped while it ran");
+	job_expect_error(w, id, eid, STORE_EXEC_LOST, "the service was restarted while it ran");
 	world_free(w);
 }
 
@@ -648,9 +359,9 @@ static void test_no_more_run_at_a_time_than_the_limit(void **state)
 	const char *last = NULL;
 
 	for (int i = 0; i < 32; i++) {
-		last = start(w, id, "hang");
+		last = job_start(w, id, "hang");
 	}
-	assert_null(begin(w, id, "hang", &refused, &err));
+	assert_null(job_begin(w, id, "hang", &refused, &err));
 	assert_int_equal(err.kind, ERR_RATE);
 	assert_err_says(&err, "wait for one to end, or kill one");
 	/* What is refused leaves nothing, and other operations go on, as many as there is room for.
@@ -677,7 +388,7 @@ static void test_no_more_run_at_a_time_than_the_limit(void **state)
 
 	assert_non_null(
 		sandbox_exec_signal(world_find(w, id), last, 9, world_on_done, &killed, &err));
-	WORLD_UNTIL(w, killed.count == 1 && is_state(w, id, last, STORE_EXEC_EXITED));
+	WORLD_UNTIL(w, killed.count == 1 && job_is(w, id, last, STORE_EXEC_EXITED));
 	assert_int_equal(killed.kind, ERR_NONE);
 	world_free(w);
 }
@@ -692,10 +403,10 @@ static void test_a_start_that_the_guest_refuses_is_a_failure_on_record(void **st
 	(void)state;
 	fake_guest_script(w->guests, FAKE_GUEST_JOB_START,
 		&(struct fake_script){.mode = FAKE_FAIL, .kind = ERR_GUEST, .times = 1});
-	assert_non_null(begin(w, id, "hang", &started, &err));
+	assert_non_null(job_begin(w, id, "hang", &started, &err));
 	WORLD_UNTIL(w, started.count == 1);
 	assert_int_equal(started.kind, ERR_GUEST);
-	expect_error(w, id, started.id, STORE_EXEC_FAILED, "scripted failure");
+	job_expect_error(w, id, started.id, STORE_EXEC_FAILED, "scripted failure");
 	assert_int_equal(fake_guest_job_count(w->guests, id), 0);
 	world_free(w);
 }
@@ -711,10 +422,10 @@ static void test_a_start_that_is_not_confirmed_is_undone(void **state)
 	(void)state;
 	fake_guest_script(w->guests, FAKE_GUEST_JOB_START,
 		&(struct fake_script){.mode = FAKE_EFFECT_FAIL, .kind = ERR_TIMEOUT, .times = 1});
-	assert_non_null(begin(w, id, "hang", &started, &err));
+	assert_non_null(job_begin(w, id, "hang", &started, &err));
 	WORLD_UNTIL(w, started.count == 1);
 	assert_int_equal(started.kind, ERR_TIMEOUT);
-	assert_true(is_state(w, id, started.id, STORE_EXEC_FAILED));
+	assert_true(job_is(w, id, started.id, STORE_EXEC_FAILED));
 	WORLD_UNTIL(w, !fake_guest_job(w->guests, id, started.id)->is_running);
 	assert_int_equal(fake_guest_job(w->guests, id, started.id)->signal, 9);
 	world_free(w);
@@ -730,13 +441,13 @@ static void test_a_channel_lost_during_the_start_undoes_it_too(void **state)
 	(void)state;
 	fake_guest_script(w->guests, FAKE_GUEST_JOB_START,
 		&(struct fake_script){.mode = FAKE_OK, .delay_ms = 500, .times = 1});
-	assert_non_null(begin(w, id, "hang", &started, &err));
+	assert_non_null(job_begin(w, id, "hang", &started, &err));
 	fake_guest_drop(w->guests, id, 50);
 	WORLD_UNTIL(w, started.count == 1);
 	assert_int_equal(started.kind, ERR_UNAVAILABLE);
 	WORLD_UNTIL(w, fake_guest_job(w->guests, id, started.id) &&
 			       !fake_guest_job(w->guests, id, started.id)->is_running);
-	assert_true(is_state(w, id, started.id, STORE_EXEC_FAILED));
+	assert_true(job_is(w, id, started.id, STORE_EXEC_FAILED));
 	world_free(w);
 }
 
@@ -750,7 +461,7 @@ static void test_without_its_row_nothing_is_started(void **state)
 
 	(void)state;
 	fault_set("job.row:fail");
-	assert_null(begin(w, id, "hang", &started, &err));
+	assert_null(job_begin(w, id, "hang", &started, &err));
 	fault_set(NULL);
 	assert_int_equal(err.kind, ERR_UNAVAILABLE);
 	assert_int_equal(fake_guest_calls(w->guests, FAKE_GUEST_JOB_START), 0);
@@ -770,12 +481,12 @@ static void test_what_has_no_record_is_not_kept_in_the_guest_either(void **state
 	struct err err;
 
 	(void)state;
-	const char *runs = world_keep_id(start(w, id, "hang"));
+	const char *runs = world_keep_id(job_start(w, id, "hang"));
 
 	for (int i = 0; i < 40; i++) {
-		const char *eid = start(w, id, "true");
+		const char *eid = job_start(w, id, "true");
 
-		WORLD_UNTIL(w, !is_state(w, id, eid, STORE_EXEC_RUNNING));
+		WORLD_UNTIL(w, !job_is(w, id, eid, STORE_EXEC_RUNNING));
 	}
 	WORLD_UNTIL(w, fake_guest_job_count(w->guests, id) == 33);
 	assert_ok(sandbox_execs(w->all, id, &list, &err), &err);
@@ -793,14 +504,14 @@ static void test_foreground_results_push_out_no_background_ones(void **state)
 	struct world_answer answer;
 
 	(void)state;
-	keep_results(w, 2, 100);
-	const char *eid = start(w, id, "exit 6");
+	job_keep_results(w, 2, 100);
+	const char *eid = job_start(w, id, "exit 6");
 
-	WORLD_UNTIL(w, is_state(w, id, eid, STORE_EXEC_EXITED));
+	WORLD_UNTIL(w, job_is(w, id, eid, STORE_EXEC_EXITED));
 	for (int i = 0; i < 10; i++) {
 		world_exec(w, id, "true", &answer);
 	}
-	assert_true(is_state(w, id, eid, STORE_EXEC_EXITED));
+	assert_true(job_is(w, id, eid, STORE_EXEC_EXITED));
 	world_free(w);
 }
 
@@ -819,13 +530,6 @@ int main(void)
 		cmocka_unit_test(test_each_row_and_each_word_of_the_guest_come_to_one_truth),
 		cmocka_unit_test(test_calls_under_way_know_better_than_the_list),
 		cmocka_unit_test(test_foreground_commands_of_before_are_lost),
-		cmocka_unit_test(test_the_end_of_the_sandbox_is_that_of_its_commands),
-		cmocka_unit_test(test_a_restart_of_the_sandbox_loses_them),
-		cmocka_unit_test(test_what_was_said_before_the_end_is_kept),
-		cmocka_unit_test(test_a_guest_that_is_silent_delays_its_end_by_little),
-		cmocka_unit_test(test_the_service_may_stop_while_tails_are_read),
-		cmocka_unit_test(test_a_machine_that_stops_loses_them),
-		cmocka_unit_test(test_rows_of_a_stopped_sandbox_are_settled_at_the_start),
 		cmocka_unit_test(test_no_more_run_at_a_time_than_the_limit),
 		cmocka_unit_test(test_a_start_that_the_guest_refuses_is_a_failure_on_record),
 		cmocka_unit_test(test_a_start_that_is_not_confirmed_is_undone),
