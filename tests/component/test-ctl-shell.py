@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """paddockctl's shell on a terminal of its own, against a scripted service. usage: test-ctl-shell.py PROGRAM"""
 import base64
-import fcntl
 import hashlib
 import json
 import os
@@ -10,12 +9,15 @@ import queue
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import threading
-import time
 import unittest
 
 from ctl_service import PROGRAM, CtlTest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from terminal import Terminal  # noqa: E402
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
@@ -77,56 +79,6 @@ class Conversation:
         return data
 
 
-class Terminal:
-    """A terminal, and paddockctl in front of it."""
-
-    def __init__(self, test, *args, rows=30, cols=100, env=None):
-        self.master, self.slave = os.openpty()
-        self.resize(rows, cols)
-        self.before = termios.tcgetattr(self.slave)
-        self.process = subprocess.Popen([PROGRAM, *args], env=test.environment(env), stdin=self.slave,
-                                        stdout=self.slave, stderr=self.slave, preexec_fn=self.take)
-        test.addCleanup(self.close)
-        self.shown, self.lock = b"", threading.Lock()
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
-
-    def take(self):
-        os.setsid()
-        fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)
-
-    def read(self):
-        while True:
-            try:
-                data = os.read(self.master, 65536)
-            except OSError:
-                return
-            with self.lock:
-                self.shown += data
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.slave)
-        self.reader.join(20)
-        os.close(self.master)
-
-    def resize(self, rows, cols):
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
-
-    def type(self, data):
-        os.write(self.master, data)
-
-    @property
-    def is_raw(self):
-        return not termios.tcgetattr(self.slave)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)
-
-    @property
-    def is_as_before(self):
-        return termios.tcgetattr(self.slave) == self.before
-
-
 class Shell(CtlTest):
     def setUp(self):
         super().setUp()
@@ -138,9 +90,14 @@ class Shell(CtlTest):
             talk.read_frames()
         self.server.routes["/pty"] = script
 
+    def terminal(self, *args, env=None, **more):
+        terminal = Terminal([PROGRAM, "shell", *args], self.environment(env), **more)
+        self.addCleanup(terminal.close)
+        return terminal
+
     def open(self, *args, **more):
         """A terminal with a shell that has started: both ends."""
-        terminal = Terminal(self, "shell", *args, **more)
+        terminal = self.terminal(*args, **more)
         talk = self.opened.get(timeout=20)
         talk.start()
         talk.send(BINARY, b"$ ")
@@ -179,11 +136,11 @@ class Shell(CtlTest):
 
     def test_a_refusal_leaves_the_terminal_alone(self):
         self.server.routes["/pty"] = (429, {"error": {"type": "rate_limited", "message": "too many"}}, 0)
-        terminal = Terminal(self, "shell", "sb_1")
+        terminal = self.terminal("sb_1")
         self.settle(terminal, 125)
         self.assert_shows(terminal, b"paddockctl: too many\r\n")
         self.server.routes["/pty"] = lambda exchange: Conversation(exchange, "other")
-        self.settle(Terminal(self, "shell", "sb_1"), 125)
+        self.settle(self.terminal("sb_1"), 125)
 
     # -- both ways
 
