@@ -97,6 +97,7 @@ int ctl_push(struct ctl *ctl, const struct ctl_verb *verb, int argc, char **argv
 		.query = options.values,
 		.read = read_local,
 		.read_arg = &from,
+		.read_fd = &from.fd, /* a refusal needn't wait for what is piped to us */
 		.read_bytes = S_ISREG(st.st_mode) && !is_stdin ? (uint64_t)st.st_size : UINT64_MAX,
 	};
 	int status = ctl_call_request(ctl, verb, &request, &response);

@@ -154,6 +154,15 @@ class Ctl(CtlTest):
         self.assertEqual(self.ctl("push", "sb_1", str(self.dir), "/x").returncode, 125)
         self.assertEqual(self.ctl("push", "sb_1", str(self.dir / "none"), "/x").returncode, 125)
 
+    def test_a_refused_push_does_not_wait_for_the_pipe(self):
+        def refuse(exchange):
+            exchange.close_connection = True
+            exchange.send(404, {"error": {"type": "not_found", "message": "no such sandbox"}})
+        self.server.script = refuse
+        process = self.start("push", "sb_1", "-", "/x", stdin=subprocess.PIPE)
+        self.assertEqual(process.wait(20), 66)
+        self.assertEqual(process.stderr.read(), b"paddockctl: no such sandbox\n")
+
     def test_a_broken_download_leaves_no_file(self):
         self.script(b"half", cut=4)
         local = self.dir / "out"
