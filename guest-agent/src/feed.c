@@ -61,7 +61,7 @@ void feed_pump(struct stream *s, struct feed *f)
 		f->len -= n;
 		stream_in_done(s, n);
 	}
-	if (f->state == FEED_OPEN && s->is_in_closed) {
+	if (f->state == FEED_OPEN && s->is_in_closed && !f->goes_on) {
 		feed_stop(s, f);
 	}
 }

@@ -27,6 +27,7 @@ struct feed {
 	enum feed_state state;
 	int fd;
 	bool is_shared; /* others have the same pipe: closing fd doesn't end the watch on it */
+	bool goes_on;   /* more follows what the host sends: CLOSE isn't its end */
 	int sys;        /* why it stopped: errno of write; 0: because it was told to */
 	uint64_t bytes;
 	uint8_t *buf;

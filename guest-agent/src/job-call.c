@@ -222,6 +222,7 @@ static void input_start(struct stream *s, const uint8_t *body, size_t len)
 	c->in = FEED_INIT;
 	c->in.is_shared = true;
 	c->closes = (q.flags & MSG_JOB_CLOSE) != 0;
+	c->in.goes_on = c->closes && job->has_tty;
 	feed_open(&c->in, fd);
 	loop_watch(fd, EPOLLOUT, stream_ref(s, LOOP_STREAM_IN));
 }
@@ -229,13 +230,6 @@ static void input_start(struct stream *s, const uint8_t *body, size_t len)
 static void input_data(struct stream *s, const uint8_t *data, size_t len)
 {
 	feed_data(s, &s->job.in, data, len);
-}
-
-static void input_closed(struct stream *s)
-{
-	const struct job *job = job_get(s->job.job);
-
-	s->job.owes_eof = s->job.closes && job != NULL && job->has_tty;
 }
 
 static void input_pump(struct stream *s)
@@ -249,11 +243,12 @@ static void input_pump(struct stream *s)
 		stream_fail(s, STATUS_INVALID, 0, "the command has ended");
 		return;
 	}
-	if (c->owes_eof && c->in.len == 0 && c->in.state == FEED_OPEN) {
-		c->owes_eof = false;
-		feed_data(s, &c->in, &eof, 1);
-	}
 	feed_pump(s, &c->in);
+	if (c->in.state == FEED_OPEN && s->is_in_closed && c->in.goes_on && c->in.len == 0) {
+		c->in.goes_on = false;
+		feed_data(s, &c->in, &eof, 1);
+		feed_pump(s, &c->in);
+	}
 	if (c->in.state == FEED_OPEN) {
 		s->deadline_ms = job->has_tty && c->in.len > 0 ? now_ms() + TTY_POLL_MS : 0;
 		return;
@@ -300,7 +295,6 @@ const struct call_ops job_input_ops = {
 	.name = "job_input",
 	.start = input_start,
 	.data = input_data,
-	.in_closed = input_closed,
 	.event = input_event,
 	.pump = input_pump,
 	.timer = input_timer,

@@ -24,7 +24,6 @@ struct job_call {
 	/* JOB_INPUT */
 	struct feed in;
 	bool closes;
-	bool owes_eof; /* Ctrl-D, once all else is written */
 };
 
 extern const struct call_ops signal_ops;

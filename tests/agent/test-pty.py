@@ -97,6 +97,13 @@ class Pty(AgentTest):
         self.assertEqual(self.host.wait("ex_1", timeout=20).exit_code, 0)
         self.assertTrue(self.screen().endswith(b"end\r\n"))
 
+    def test_control_d_comes_behind_input_that_had_to_wait(self):
+        self.start(command="echo up; sleep 0.5; cat | wc -l; echo end")
+        self.wait_screen(b"up")
+        self.type(b"a line of it\n" * 20000, job_flags=JOB_CLOSE, timeout=60)
+        self.assertEqual(self.host.wait("ex_1", timeout=20).exit_code, 0)
+        self.assertTrue(self.screen().endswith(b"20000\r\nend\r\n"))
+
     def test_signal_by_id(self):
         self.start("sleep", "100")
         self.host.short(SIGNAL, id="ex_1", signal=2)
