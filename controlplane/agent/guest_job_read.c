@@ -104,6 +104,16 @@ static int read_on_started(
 	return 0;
 }
 
+/* Done with, unless the reader is paused: then once it isn't. */
+static void settle(struct read_call *self, unsigned channel, size_t len)
+{
+	if (self->is_paused) {
+		self->withheld[channel] += len;
+	} else {
+		rpc_consume(&self->call, channel, len);
+	}
+}
+
 static int read_on_data(
 	struct guest_call *call, unsigned channel, const uint8_t *data, size_t len, struct err *err)
 {
@@ -115,11 +125,7 @@ static int read_on_data(
 	self->position += len;
 	self->left -= self->left == UINT64_MAX ? 0 : len;
 	self->hooks.on_output(self->hooks.arg, channel == FRAME_CHANNEL_OUT ? 1 : 2, data, len);
-	if (self->is_paused) {
-		self->withheld[channel] += len;
-	} else {
-		rpc_consume(call, channel, len);
-	}
+	settle(self, channel, len);
 	return 0;
 }
 
@@ -132,6 +138,7 @@ static int read_on_gap(struct guest_call *call, uint64_t offset, struct err *err
 	}
 	self->position = offset;
 	self->hooks.on_start(self->hooks.arg, offset);
+	settle(self, FRAME_CHANNEL_OUT, PROTO_GAP_BYTES);
 	return 0;
 }
 

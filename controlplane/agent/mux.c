@@ -315,10 +315,19 @@ static int take_started(struct mux_stream *stream, struct mux_event *ret, struct
 	return 0;
 }
 
-static int take_gap(struct mux_stream *stream, struct mux_event *ret, struct err *err)
+static int take_gap(
+	struct mux *mux, struct mux_stream *stream, struct mux_event *ret, struct err *err)
 {
 	if (stream->type != FRAME_JOB_READ || !stream->is_started) {
 		return violation(err, "a gap in what has none");
+	}
+	if (stream->output[FRAME_CHANNEL_OUT].window < PROTO_GAP_BYTES) {
+		return violation(err, "a gap beyond the window");
+	}
+	stream->output[FRAME_CHANNEL_OUT].window -= PROTO_GAP_BYTES;
+	if (!stream->owner) {
+		mux_consume(mux, stream, FRAME_CHANNEL_OUT, PROTO_GAP_BYTES);
+		return 0;
 	}
 	ret->kind = MUX_GAP;
 	return 0;
@@ -337,7 +346,7 @@ static int take_frame(struct mux *mux, struct mux_stream *stream, const struct f
 	case FRAME_STARTED:
 		return take_started(stream, ret, err);
 	case FRAME_GAP:
-		return take_gap(stream, ret, err);
+		return take_gap(mux, stream, ret, err);
 	case FRAME_END:
 		ret->kind = MUX_END;
 		stream_free(mux, stream);

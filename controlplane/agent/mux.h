@@ -80,7 +80,7 @@ enum mux_event_kind {
 	MUX_STARTED, /* data: the body */
 	MUX_DATA,
 	MUX_CLOSE,
-	MUX_GAP, /* data: the offset */
+	MUX_GAP, /* data: the offset; PROTO_GAP_BYTES of FRAME_CHANNEL_OUT are to be consumed */
 	MUX_END, /* data: the body; the stream is gone */
 };
 

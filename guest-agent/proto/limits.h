@@ -30,6 +30,8 @@
 /* Credit that each channel of a stream starts with, and the most it may ever hold. */
 #define PROTO_WINDOW_INITIAL_BYTES (256u * 1024u)
 #define PROTO_WINDOW_MAX_BYTES     (4u * 1024u * 1024u)
+/* Of OUT's credit, what a GAP costs: about as much as its receiver has to keep for it. */
+#define PROTO_GAP_BYTES 64u
 
 /* Lengths of single fields. */
 #define PROTO_PATH_MAX_BYTES     4095u

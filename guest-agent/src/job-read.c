@@ -53,6 +53,27 @@ static void end_read(struct stream *s, struct job *job)
 		&(struct stream_result){.status = STATUS_OK, .has_offset = true, .offset = offset});
 }
 
+static enum frame_channel channel_of(unsigned stream)
+{
+	return stream == 0 ? FRAME_CHANNEL_OUT : FRAME_CHANNEL_ERR;
+}
+
+/* With the byte behind it, so that there are never more gaps than bytes. */
+static bool has_room_for_gap(struct stream *s, const struct job *job)
+{
+	const struct ring *ring = &job->ring;
+	unsigned stream;
+	const uint8_t *data;
+
+	if (ring->first == ring->end) { /* for want of memory */
+		return (job->has_ended || !s->job.reader.is_followed) &&
+		       stream_has_room(s, FRAME_CHANNEL_OUT, PROTO_GAP_BYTES);
+	}
+	ring_peek(ring, ring->first, &stream, &data);
+	return stream_has_room(s, FRAME_CHANNEL_OUT, PROTO_GAP_BYTES + (stream == 0)) &&
+	       stream_has_room(s, channel_of(stream), 1);
+}
+
 /* The ring has dropped what comes next: on from where it begins now. False: no room to say so. */
 static bool skip_gap(struct stream *s, const struct job *job)
 {
@@ -62,12 +83,13 @@ static bool skip_gap(struct stream *s, const struct job *job)
 	if (c->reader.offset >= job->ring.first) {
 		return true;
 	}
-	if (!stream_has_room(s, FRAME_CHANNEL_OUT, 1)) {
+	if (!has_room_for_gap(s, job)) {
 		return false;
 	}
 	c->reader.offset = job->ring.first;
 	put_le64(raw, c->reader.offset);
 	port_put(FRAME_GAP, 0, s->id, raw, sizeof raw);
+	s->out_credit[FRAME_CHANNEL_OUT] -= PROTO_GAP_BYTES;
 	return true;
 }
 
@@ -84,8 +106,7 @@ static bool send_ring(struct stream *s, struct job *job)
 		size_t n = ring_peek(&job->ring, reader->offset, &stream, &data);
 
 		n = (size_t)MIN((uint64_t)n, s->job.until - reader->offset);
-		n = stream_put_data(
-			s, stream == 0 ? FRAME_CHANNEL_OUT : FRAME_CHANNEL_ERR, data, n);
+		n = stream_put_data(s, channel_of(stream), data, n);
 		reader->offset += n;
 		is_blocked = n == 0;
 	}

@@ -233,6 +233,36 @@ class Job(AgentTest):
         for at, piece in taken:
             self.assertEqual(whole[at:at + len(piece)], piece)
 
+    def test_a_gap_costs_credit_and_a_byte_follows_it(self):
+        """Or a reader that takes nothing is told of gaps without end."""
+        self.start("ex_1", command="read x; head -c %d /dev/zero; yes >&2" % (WINDOW_INITIAL - 100),
+                   exec_flags=EXEC_STDIN)
+        slow, fast = [self.host.call(JOB_READ, ("id", "ex_1"), ("job_flags", JOB_FOLLOW)) for _ in range(2)]
+        go = self.host.call(JOB_INPUT, ("id", "ex_1"))
+        self.host.send(frame(DATA, go, b"go\n", IN) + frame(CLOSE, go, b"", IN))
+
+        def gaps_while_fast_takes(amount):
+            seen = []
+            while amount > 0:
+                got = self.host.read()
+                if got.stream == fast and got.kind == DATA:
+                    amount -= len(got.payload)
+                    self.host.send(frame(WINDOW, fast, struct.pack("<I", len(got.payload)), got.channel))
+                elif got.stream == slow and seen and seen[-1] == GAP:
+                    self.assertEqual((got.kind, got.channel), (DATA, ERR))
+                    seen.append(len(got.payload))
+                elif got.stream == slow and got.kind == GAP:
+                    seen.append(GAP)
+            return seen
+
+        self.assertEqual(gaps_while_fast_takes(8 * RING), [])
+        self.host.send(frame(WINDOW, slow, struct.pack("<I", 1), ERR))
+        self.assertEqual(gaps_while_fast_takes(4 * RING), [GAP, 1])
+        self.host.send(frame(WINDOW, slow, struct.pack("<I", 1), ERR))
+        self.assertEqual(gaps_while_fast_takes(4 * RING), [])
+        self.host.send(frame(WINDOW, slow, struct.pack("<I", 64), OUT))
+        self.assertEqual(gaps_while_fast_takes(4 * RING), [GAP, 1])
+
     def test_a_follower_that_leaves_lets_the_job_go_on(self):
         self.start("ex_1", command="seq 1 600000")
         stream = self.host.call(JOB_READ, ("id", "ex_1"), ("job_flags", JOB_FOLLOW))

@@ -106,6 +106,39 @@ static void test_a_paused_reader_gives_no_credit_and_has_no_deadline(void **stat
 	assert_int_equal(record.err.kind, ERR_CANCELLED);
 }
 
+static void test_a_paused_reader_hears_of_no_more_gaps_than_it_gave_credit_for(void **state)
+{
+	struct fixture f;
+	struct record record;
+	const struct guest_read_spec spec = {.id = "ex_1", .max = UINT64_MAX};
+	const unsigned most = PROTO_WINDOW_INITIAL_BYTES / PROTO_GAP_BYTES;
+
+	(void)state;
+	fixture_init(&f, &fixture_patient);
+	fixture_start(&f);
+	struct guest_call *call = job_begin_read(&f, &spec, &record);
+
+	peer_expect(&f.peer, FRAME_JOB_READ);
+	f.driver->ops->exec_pause(call, true);
+	job_send_started(&f.peer, 1, &job_running, 100);
+	for (unsigned i = 0; i < most; i++) {
+		job_send_gap(&f.peer, 1, 101 + i);
+	}
+	await(f.loop, record.starts == 1 + most, 20000);
+	f.driver->ops->exec_pause(call, false);
+	struct frame frame = peer_expect(&f.peer, FRAME_WINDOW);
+
+	assert_int_equal(get_le32(frame.payload), PROTO_WINDOW_INITIAL_BYTES);
+	f.driver->ops->exec_pause(call, true);
+	for (unsigned i = 0; i <= most; i++) {
+		job_send_gap(&f.peer, 1, 101 + most + i);
+	}
+	fixture_wait_done(&f, &record);
+	assert_int_equal(record.starts, 1 + 2 * most);
+	assert_int_equal(record.err.kind, ERR_UNAVAILABLE);
+	fixture_fini(&f);
+}
+
 static void test_a_silent_guest_is_given_up_unless_it_is_followed(void **state)
 {
 	struct fixture f;
@@ -361,6 +394,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_read_hands_on_what_comes_in_its_order),
 		cmocka_unit_test(test_a_paused_reader_gives_no_credit_and_has_no_deadline),
+		cmocka_unit_test(
+			test_a_paused_reader_hears_of_no_more_gaps_than_it_gave_credit_for),
 		cmocka_unit_test(test_a_silent_guest_is_given_up_unless_it_is_followed),
 		cmocka_unit_test(test_a_list_brings_each_job_with_its_result),
 		cmocka_unit_test(test_input_sends_the_pipe),

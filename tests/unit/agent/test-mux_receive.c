@@ -214,6 +214,51 @@ static void test_gaps_come_between_the_outputs_of_a_job(void **state)
 	mux_reset(&mux);
 }
 
+static void test_gaps_cost_credit(void **state)
+{
+	struct mux mux;
+	struct mux_event event;
+
+	(void)state;
+	mux_init(&mux);
+	struct mux_stream *stream = open_call(&mux, FRAME_JOB_READ, 1, &owner);
+	const unsigned most = PROTO_WINDOW_INITIAL_BYTES / PROTO_GAP_BYTES;
+
+	expect(&mux, FRAME_JOB_READ, 1);
+	assert_int_equal(give(&mux, FRAME_STARTED, 0, 1, 0, &event), 0);
+	for (unsigned i = 0; i < most; i++) {
+		assert_int_equal(give(&mux, FRAME_GAP, 0, 1, 8, &event), 0);
+	}
+	mux_consume(&mux, stream, FRAME_CHANNEL_OUT, PROTO_WINDOW_INITIAL_BYTES);
+	expect(&mux, FRAME_WINDOW, 1);
+	for (unsigned i = 0; i < most; i++) {
+		assert_int_equal(give(&mux, FRAME_GAP, 0, 1, 8, &event), 0);
+	}
+	assert_int_equal(give(&mux, FRAME_GAP, 0, 1, 8, &event), -1);
+	mux_reset(&mux);
+}
+
+static void test_gaps_of_an_orphan_are_paid_back(void **state)
+{
+	struct mux mux;
+	struct mux_event event;
+
+	(void)state;
+	mux_init(&mux);
+	struct mux_stream *stream = open_call(&mux, FRAME_JOB_READ, 1, &owner);
+
+	expect(&mux, FRAME_JOB_READ, 1);
+	assert_int_equal(give(&mux, FRAME_STARTED, 0, 1, 0, &event), 0);
+	mux_abandon(&mux, stream);
+	for (unsigned i = 0; i < 2 * PROTO_WINDOW_INITIAL_BYTES / PROTO_GAP_BYTES; i++) {
+		assert_int_equal(give(&mux, FRAME_GAP, 0, 1, 8, &event), 0);
+		assert_int_equal(event.kind, MUX_NOTHING);
+		while (next(&mux).type) {
+		}
+	}
+	mux_reset(&mux);
+}
+
 static void test_random_frames_keep_the_books(void **state)
 {
 	static const uint16_t types[] = {
@@ -264,6 +309,8 @@ int main(void)
 		cmocka_unit_test(test_end_before_the_request_is_whole_stops_it),
 		cmocka_unit_test(test_abandoned_stream_drains_until_end),
 		cmocka_unit_test(test_gaps_come_between_the_outputs_of_a_job),
+		cmocka_unit_test(test_gaps_cost_credit),
+		cmocka_unit_test(test_gaps_of_an_orphan_are_paid_back),
 		cmocka_unit_test(test_random_frames_keep_the_books),
 	};
 
