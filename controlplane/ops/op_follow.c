@@ -54,14 +54,21 @@ static void on_flow(void *arg, bool is_full)
 	}
 }
 
-static void begin(struct following *following)
+/* Returns what reply() takes, when the first events are in it. */
+static struct pipe *begin(struct following *following)
 {
 	struct op_call *call = following->call;
 	struct pipe *pipe = pipe_new(call->ops->parts.loop, EVENTS_PIPE_BYTES);
 
 	following->events = events_new(call->ops->parts.loop, pipe,
 		call->ops->config.events_heartbeat_ms, on_flow, following);
-	op_reply_stream(call, EVENTS_TYPE, pipe);
+	return pipe;
+}
+
+/* @following may be gone afterwards: HEAD wants no more than that. */
+static enum op_ret reply(struct following *following, struct pipe *pipe)
+{
+	return op_reply_stream(following->call, EVENTS_TYPE, pipe);
 }
 
 static void locate(struct following *following, uint64_t offset)
@@ -127,11 +134,12 @@ static enum op_ret follow_record(struct following *following, const struct store
 	}
 	call->drop = drop_following;
 	call->own = following;
-	begin(following);
+	struct pipe *pipe = begin(following);
+
 	locate(following, offset);
 	output_tail_each(row, offset, replay, following);
 	finish(following, row);
-	return OP_DONE;
+	return reply(following, pipe);
 }
 
 /* ---- from the guest ---- */
@@ -174,11 +182,12 @@ static void on_job(void *arg, const struct guest_job *job)
 static void on_start(void *arg, uint64_t offset)
 {
 	struct following *following = arg;
+	struct pipe *pipe = following->events ? NULL : begin(following);
 
-	if (!following->events) {
-		begin(following);
-	}
 	locate(following, offset);
+	if (pipe) {
+		reply(following, pipe);
+	}
 }
 
 static void on_output(void *arg, int fd, const void *data, size_t len)

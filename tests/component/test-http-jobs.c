@@ -438,6 +438,45 @@ static void test_who_follows_and_leaves_stops_nothing(void **state)
 	expect_text(get(eid, ""), "status", "running");
 }
 
+static void expect_head(const char *eid)
+{
+	_cleanup_free_ char *path = path_of(eid, "/output");
+	struct client *c = client_new(h);
+
+	client_request(c, "HEAD", path, h->key, "Accept: text/event-stream\r\n", NULL, NULL, 0);
+	struct answer *a = client_answer(c, true);
+
+	assert_int_equal(a->status, 200);
+	assert_string_equal(answer_header(a, "Content-Type"), "text/event-stream");
+	answer_free(a);
+	client_free(c);
+}
+
+static bool is_exited(const char *eid)
+{
+	const char *status = answer_text(get(eid, ""), "status");
+
+	return status && strcmp(status, "exited") == 0;
+}
+
+static void test_the_head_of_a_stream_is_all_that_head_asks_for(void **state)
+{
+	(void)state;
+	new_sandbox();
+	fake_guest_set_program(h->w->guests, talk, NULL);
+	_cleanup_free_ char *running = start("hang", "");
+	_cleanup_free_ char *eid = start("talk", "");
+
+	expect_head(running);
+	WORLD_UNTIL(h->w, is_exited(eid));
+	expect_head(eid);
+	/* The guest no longer has it: by the record. */
+	http_json(h, "POST", http_at(sandbox_id, "/restart"), h->key, NULL);
+	expect_head(eid);
+	http_json(h, "DELETE", http_at(sandbox_id, ""), h->key, NULL);
+	expect_head(eid);
+}
+
 /* Far more than lies between a command and a client that doesn't read. */
 static bool flood(void *arg, struct guest_call *call, const struct fake_exec *exec)
 {
@@ -567,6 +606,7 @@ int main(void)
 		T(test_a_stream_follows_to_the_end),
 		T(test_a_stream_tells_gaps_and_losses),
 		T(test_who_follows_and_leaves_stops_nothing),
+		T(test_the_head_of_a_stream_is_all_that_head_asks_for),
 		T(test_a_reader_that_is_behind_holds_the_command_up),
 		T(test_readers_that_wait_leave_room_for_others),
 #undef T
