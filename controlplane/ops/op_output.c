@@ -245,7 +245,10 @@ enum op_ret op_exec_output(struct op_call *call)
 			row.id);
 		return op_fail(call, &err);
 	}
-	bool is_in_guest = sb && row.is_background && sandbox_state(sb) == SANDBOX_RUNNING;
+	/* One that runs has nothing in its record: where the guest can't be asked, that is said. */
+	bool is_in_guest = sb && row.is_background &&
+			   (sandbox_state(sb) == SANDBOX_RUNNING ||
+				   row.state == STORE_EXEC_RUNNING);
 
 	if (call->accepts_events) {
 		return op_exec_follow(call, is_in_guest ? sb : NULL, &row);

@@ -471,10 +471,37 @@ static void test_the_head_of_a_stream_is_all_that_head_asks_for(void **state)
 	WORLD_UNTIL(h->w, is_exited(eid));
 	expect_head(eid);
 	/* The guest no longer has it: by the record. */
-	http_json(h, "POST", http_at(sandbox_id, "/restart"), h->key, NULL);
+	assert_int_equal(
+		http_json(h, "POST", http_at(sandbox_id, "/restart"), h->key, NULL)->status, 200);
 	expect_head(eid);
 	http_json(h, "DELETE", http_at(sandbox_id, ""), h->key, NULL);
 	expect_head(eid);
+}
+
+static void test_while_its_sandbox_restarts_output_is_refused_for_that(void **state)
+{
+	const struct fake_script held = {.mode = FAKE_HOLD};
+
+	(void)state;
+	new_sandbox();
+	_cleanup_free_ char *eid = start("hang", "");
+	struct client *c = client_new(h);
+	const char *target = http_at(sandbox_id, "/restart");
+
+	fake_guest_script(h->w->guests, FAKE_GUEST_SHUTDOWN, &held);
+	client_request(c, "POST", target, h->key, NULL, NULL, NULL, 0);
+	WORLD_UNTIL(h->w, fake_guest_calls(h->w->guests, FAKE_GUEST_SHUTDOWN) == 1);
+	struct answer *a = get(eid, "/output?offset=1");
+
+	expect_text(a, "error.type", "conflict");
+	assert_non_null(strstr(a->body, "is being restarted"));
+	a = follow(eid, "/output", "");
+	expect_text(a, "error.type", "conflict");
+	assert_non_null(strstr(a->body, "is being restarted"));
+	fake_guest_release(h->w->guests, FAKE_GUEST_SHUTDOWN);
+	client_free(c);
+	WORLD_UNTIL(h->w, world_is_state(h->w, sandbox_id, "running"));
+	expect_text(get(eid, "/output"), "status", "lost");
 }
 
 /* Far more than lies between a command and a client that doesn't read. */
@@ -607,6 +634,7 @@ int main(void)
 		T(test_a_stream_tells_gaps_and_losses),
 		T(test_who_follows_and_leaves_stops_nothing),
 		T(test_the_head_of_a_stream_is_all_that_head_asks_for),
+		T(test_while_its_sandbox_restarts_output_is_refused_for_that),
 		T(test_a_reader_that_is_behind_holds_the_command_up),
 		T(test_readers_that_wait_leave_room_for_others),
 #undef T
