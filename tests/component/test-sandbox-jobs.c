@@ -451,6 +451,7 @@ static void test_a_channel_lost_during_the_start_undoes_it_too(void **state)
 	world_free(w);
 }
 
+#ifdef PADDOCK_TEST_HOOKS
 static void test_without_its_row_nothing_is_started(void **state)
 {
 	struct world *w = world_new(NULL);
@@ -470,6 +471,7 @@ static void test_without_its_row_nothing_is_started(void **state)
 	store_exec_list_fini(&list);
 	world_free(w);
 }
+#endif
 
 /* ---- records go ---- */
 
