@@ -157,11 +157,8 @@ struct exec_record *exec_record_begin(struct sandbox *sb, const char *id, char *
 	record->row.command = preview(args, command);
 	record->row.is_background = is_background;
 	record->row.started_at_ms = clock_wall_ms();
-	record->is_kept = is_background || sb->all->config.results_count > 0;
-	if (record->is_kept) {
-		set_due(record, true);
-		arm(sb->all, WRITE_MS);
-	}
+	set_due(record, true);
+	arm(sb->all, WRITE_MS);
 	return record;
 }
 
@@ -216,13 +213,9 @@ void exec_record_end(struct exec_record *record, struct store_exec *end)
 	char id[ID_BYTES];
 
 	memcpy(id, row->id, sizeof id);
-	if (record->is_kept) {
-		set_due(record, true);
-		arm(sb->all, WRITE_MS);
-		drop_surplus(sb);
-	} else {
-		record_free(record);
-	}
+	set_due(record, true);
+	arm(sb->all, WRITE_MS);
+	drop_surplus(sb);
 	tell_waits(sb, id);
 }
 
@@ -246,7 +239,6 @@ static void adopt(struct sandbox *sb, struct store_exec *row)
 
 	record->row = *row;
 	*row = (struct store_exec){0};
-	record->is_kept = true;
 	record->is_stored = true;
 	if (sb->state != SANDBOX_RUNNING) {
 		exec_record_fail(record, STORE_EXEC_LOST, "the sandbox stopped while it ran");

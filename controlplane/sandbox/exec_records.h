@@ -18,7 +18,6 @@ struct exec_record {
 	TAILQ_ENTRY(exec_record) link; /* sandbox.records, in the order they began */
 	struct sandbox *sb;
 	struct store_exec row;
-	bool is_kept;   /* has a row, or is to have one */
 	bool is_stored; /* the row is there … */
 	bool is_due;    /* … but isn't so, or there is none yet */
 };
@@ -32,8 +31,7 @@ void exec_records_free(struct sandbox *sb);
 
 /*
  * A command begins. The record has the first bytes of @command, or of @args joined by blanks. Its
- * row is written within a second, unless it has ended by then and others push it out; where no
- * results are kept, a foreground command has none.
+ * row is written within a second, unless it has ended by then and others push it out.
  */
 struct exec_record *exec_record_begin(struct sandbox *sb, const char *id, char *const *args,
 	const char *command, bool is_background);

@@ -277,12 +277,13 @@ static void test_signals_reach_commands_by_name_and_by_number(void **state)
 	assert_int_equal(post(eid, "/kill", "{\"signal\":\"0\"}")->status, 400);
 }
 
-static void test_a_foreground_command_can_be_killed_by_somebody_else(void **state)
+static void kill_foreground(unsigned results_count)
 {
 	static const char body[] = "{\"command\":\"hang\"}";
 
-	(void)state;
-	new_sandbox();
+	h->w->config.results_count = results_count;
+	http_world_restart(h);
+	sandbox_id = http_running(h, NULL);
 	struct client *c = client_new(h);
 
 	client_request(c, "POST", http_at(sandbox_id, "/exec"), h->key, NULL, "application/json",
@@ -302,7 +303,20 @@ static void test_a_foreground_command_can_be_killed_by_somebody_else(void **stat
 	expect_text(a, "exit_code", "137");
 	answer_free(a);
 	client_free(c);
-	expect_text(get(eid, "/output"), "status", "exited");
+	a = get(eid, "/output");
+	if (results_count > 0) {
+		expect_text(a, "status", "exited");
+	} else {
+		assert_int_equal(a->status, 404);
+	}
+}
+
+static void test_a_foreground_command_can_be_killed_by_somebody_else(void **state)
+{
+	(void)state;
+	kill_foreground(5);
+	/* Also where nothing is kept of what has ended. */
+	kill_foreground(0);
 }
 
 static void test_commands_are_found_in_their_sandbox_alone(void **state)
