@@ -26,7 +26,7 @@
 #define HEAD_READ_BYTES 4096u
 #define BODY_READ_BYTES (64u * 1024)
 /* Of one connection, before others have their turn. */
-#define TURN_BYTES (256u * 1024)
+#define TURN_BYTES (64u * 1024)
 
 /* A JSON body is held in memory, so all of it comes within so long. */
 #define ARRIVAL_MS (600u * MS_PER_SECOND)

@@ -98,7 +98,8 @@ size_t http_link_read(struct http_link *link, size_t max)
 	int rc = evbuffer_reserve_space(link->in, (ev_ssize_t)max, &space, 1);
 
 	ASSERT(rc == 1);
-	ssize_t n = recv(link->fd, space.iov_base, MIN(space.iov_len, max), 0);
+	size_t asked = MIN(space.iov_len, max);
+	ssize_t n = recv(link->fd, space.iov_base, asked, 0);
 
 	if (n < 0) {
 		link->is_readable = errno == EINTR;
@@ -110,6 +111,9 @@ size_t http_link_read(struct http_link *link, size_t max)
 		link->has_left = true;
 		return 0;
 	}
+	/* Less than was asked for is all there is: what comes after makes another edge. The end
+	 * behind it has made its own. */
+	link->is_readable = (size_t)n == asked || link->has_left;
 	space.iov_len = (size_t)n;
 	evbuffer_commit_space(link->in, &space, 1);
 	link->read_bytes += (size_t)n;
