@@ -61,11 +61,11 @@ static int shift_clock(int64_t ns)
 		t.modes = ADJ_OFFSET_SINGLESHOT;
 		t.offset = (long)(ns / 1000);
 	} else {
-		int64_t seconds = ns / NS_PER_SECOND - (ns % NS_PER_SECOND < 0);
+		int64_t rest = ns % NS_PER_SECOND;
 
 		t.modes = ADJ_SETOFFSET | ADJ_NANO;
-		t.time.tv_sec = (time_t)seconds;
-		t.time.tv_usec = (suseconds_t)(ns - seconds * NS_PER_SECOND);
+		t.time.tv_sec = (time_t)(ns / NS_PER_SECOND - (rest < 0));
+		t.time.tv_usec = (suseconds_t)(rest < 0 ? rest + NS_PER_SECOND : rest);
 	}
 	return options.owns_machine && adjtimex(&t) < 0 ? -1 : 0;
 }

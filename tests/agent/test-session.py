@@ -161,7 +161,8 @@ class Session(AgentTest):
 
     def test_configure_tells_the_time(self):
         self.host.sync()
-        for fields in ((), (("realtime_ns", time.time_ns()),), (("clock_shift_ns", 2**64 - 7),)):
+        for fields in ((), (("realtime_ns", time.time_ns()),), (("clock_shift_ns", 2**64 - 7),),
+                       (("clock_shift_ns", 1 << 63),), (("clock_shift_ns", (1 << 63) - 1),)):
             before = time.time_ns()
             result = self.host.finish(self.host.call(CONFIGURE, *fields))
             self.assertEqual(result.status, OK)
