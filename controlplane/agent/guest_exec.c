@@ -72,6 +72,9 @@ int agent_check_exit(const struct call_end *end, struct err *err)
 	if (!end->has_exit_code || end->exit_code > 255 || end->signal > PROTO_SIGNAL_MAX) {
 		return rpc_violation(err, "an END without a possible exit code");
 	}
+	if (end->out_bytes > INT64_MAX || end->err_bytes > INT64_MAX - end->out_bytes) {
+		return rpc_violation(err, "an END that counts more than can have been written");
+	}
 	return 0;
 }
 

@@ -213,7 +213,7 @@ static void test_wrong_entries_drop_the_channel(void **state)
 static void test_a_wait_without_a_possible_exit_drops_the_channel(void **state)
 {
 	(void)state;
-	for (int which = 0; which < 3; which++) {
+	for (int which = 0; which < 5; which++) {
 		struct fixture f;
 		struct record record = {0};
 		struct guest_exec_hooks hooks = record_exec_hooks;
@@ -232,7 +232,12 @@ static void test_a_wait_without_a_possible_exit_drops_the_channel(void **state)
 		} else if (which == 2) {
 			msg_put_u32(&w, MSG_EXIT_CODE, 0);
 			msg_put_u32(&w, MSG_END_FLAGS, MSG_END_CANCELLED);
+		} else if (which > 2) { /* counts that no number of ours holds */
+			msg_put_u32(&w, MSG_EXIT_CODE, 0);
+			msg_put_u64(&w, MSG_OUT_BYTES, which == 3 ? UINT64_MAX : INT64_MAX);
+			msg_put_u64(&w, MSG_ERR_BYTES, 1);
 		}
+		assert_false(w.overflow);
 		peer_send(&f.peer, FRAME_END, 0, 1, body, w.len);
 		fixture_wait_down(&f, 1);
 		assert_int_equal(record.done, 1);
