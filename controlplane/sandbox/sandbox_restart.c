@@ -96,7 +96,8 @@ static void stop_domain(struct sandbox *sb)
 {
 	struct err err;
 
-	if (sb->task == TASK_RESTART && channel_is_ready(sb) &&
+	/* Its removal may have been asked for while tails were read. */
+	if (sb->task == TASK_RESTART && !sandbox_is_going(sb) && channel_is_ready(sb) &&
 		sb->guest->ops->shutdown(sb->guest, on_shutdown, sb, &err)) {
 		sb->stop_phase = STOP_ASKED;
 		loop_timer_set(sb->stop_timer, STOP_GRACE_MS);
