@@ -65,18 +65,6 @@ struct sandbox_job *job_find(struct sandbox *sb, const char *id)
 
 /* ---- ends ---- */
 
-void job_lose(struct sandbox_job *job, const char *why)
-{
-	struct exec_record *record = job->record;
-	struct store_exec row = job->tails;
-
-	job->tails = (struct store_exec){0};
-	row.state = STORE_EXEC_LOST;
-	row.error = xstrdup(why);
-	job_free(job);
-	exec_record_end(record, &row);
-}
-
 /* With what is known of its output by now. */
 static void end(struct sandbox_job *job)
 {
@@ -97,6 +85,22 @@ static void end(struct sandbox_job *job)
 	exec_record_end(record, &row);
 }
 
+void job_lose(struct sandbox_job *job, const char *why)
+{
+	struct exec_record *record = job->record;
+	struct store_exec row = job->tails;
+
+	if (job->has_result) {
+		end(job);
+		return;
+	}
+	job->tails = (struct store_exec){0};
+	row.state = STORE_EXEC_LOST;
+	row.error = xstrdup(why);
+	job_free(job);
+	exec_record_end(record, &row);
+}
+
 void jobs_lost(struct sandbox *sb)
 {
 	struct sandbox_job *job;
@@ -107,11 +111,7 @@ void jobs_lost(struct sandbox *sb)
 			sb->row->id);
 	}
 	while ((job = TAILQ_FIRST(&sb->jobs))) {
-		if (job->has_result) {
-			end(job);
-		} else {
-			job_lose(job, why.msg);
-		}
+		job_lose(job, why.msg);
 	}
 }
 
@@ -157,6 +157,10 @@ static void on_tail_done(void *arg, const struct guest_status *status, const str
 	struct sandbox_job *job = arg;
 
 	(void)status;
+	if (err) {
+		/* Its beginning isn't the tail. */
+		store_exec_fini(&job->tails);
+	}
 	if (!err || is_guests_word(err)) {
 		end(job);
 	} else {

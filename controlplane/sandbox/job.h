@@ -47,7 +47,7 @@ void job_adopt(struct exec_record *record);
 struct sandbox_job *job_find(struct sandbox *sb, const char *id);
 /* Waits for its end, from now on; fine where that has been. */
 void job_wait_for_end(struct sandbox_job *job);
-/* Its record ends as lost; it is freed. */
+/* Its record ends as lost, unless how it ended has been heard; it is freed. */
 void job_lose(struct sandbox_job *job, const char *why);
 /* The machine ends, or has ended: so have they. */
 void jobs_lost(struct sandbox *sb);

@@ -137,6 +137,53 @@ static void test_a_restart_of_the_sandbox_loses_them(void **state)
 	world_free(w);
 }
 
+/* The guest is silent when it is asked for tails, and would be when it is asked to power off. */
+static void test_a_removal_while_tails_are_read_waits_for_no_power_off(void **state)
+{
+	const struct fake_script held = {.mode = FAKE_HOLD};
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	struct err err;
+
+	(void)state;
+	job_keep_results(w, 5, 10);
+	job_start(w, id, "hang");
+	unsigned lists = fake_guest_calls(w->guests, FAKE_GUEST_JOB_LIST);
+
+	fake_guest_script(w->guests, FAKE_GUEST_JOB_LIST, &held);
+	fake_guest_script(w->guests, FAKE_GUEST_SHUTDOWN, &held);
+	assert_ok(sandbox_restart(world_find(w, id), &err), &err);
+	WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_JOB_LIST) > lists);
+	sandbox_destroy(world_find(w, id), "deleted");
+	WORLD_UNTIL(w, !world_find(w, id));
+	assert_int_equal(fake_guest_calls(w->guests, FAKE_GUEST_SHUTDOWN), 0);
+	world_free(w);
+}
+
+static void test_what_was_heard_of_an_end_outlives_the_agent(void **state)
+{
+	const struct fake_script held = {.mode = FAKE_HOLD, .times = 1};
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+
+	(void)state;
+	job_keep_results(w, 5, 10);
+	fake_guest_script(w->guests, FAKE_GUEST_JOB_READ, &held);
+	const char *eid = job_start(w, id, "warn told");
+
+	/* Its end is known, and its tail is being read. */
+	WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_JOB_READ) == 1);
+	fake_guest_restart_agent(w->guests, id);
+	WORLD_UNTIL(w, !job_is(w, id, eid, STORE_EXEC_RUNNING));
+	assert_true(job_is(w, id, eid, STORE_EXEC_EXITED));
+	struct store_exec row = job_record(w, id, eid);
+
+	assert_int_equal(row.err_out.total, 5);
+	assert_int_equal(row.err_out.len, 0);
+	store_exec_fini(&row);
+	world_free(w);
+}
+
 static void test_a_machine_that_stops_loses_them(void **state)
 {
 	struct world *w = world_new(NULL);
@@ -184,6 +231,8 @@ int main(void)
 		cmocka_unit_test(test_a_guest_that_is_silent_delays_its_end_by_little),
 		cmocka_unit_test(test_the_service_may_stop_while_tails_are_read),
 		cmocka_unit_test(test_a_restart_of_the_sandbox_loses_them),
+		cmocka_unit_test(test_a_removal_while_tails_are_read_waits_for_no_power_off),
+		cmocka_unit_test(test_what_was_heard_of_an_end_outlives_the_agent),
 		cmocka_unit_test(test_a_machine_that_stops_loses_them),
 		cmocka_unit_test(test_rows_of_a_stopped_sandbox_are_settled_at_the_start),
 	};

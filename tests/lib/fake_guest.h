@@ -64,6 +64,9 @@ void fake_guest_set_hello_delay(struct fake_guest *fake, int ms);
 /* Breaks the channel to machine @id, if there is one; it is back after @back_ms, below 0: never. */
 void fake_guest_drop(struct fake_guest *fake, const char *id, int back_ms);
 
+/* The channel breaks, and what is there a moment later knows of no jobs. */
+void fake_guest_restart_agent(struct fake_guest *fake, const char *id);
+
 /* A hostile guest: it goes on with what is cancelled, to the end. */
 void fake_guest_ignore_cancel(struct fake_guest *fake);
 

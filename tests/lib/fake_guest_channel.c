@@ -455,6 +455,16 @@ const struct fake_job_view *fake_guest_job(struct fake_guest *fake, const char *
 	return NULL;
 }
 
+void fake_guest_restart_agent(struct fake_guest *fake, const char *id)
+{
+	struct fake_machine *machine = fake_machine_of(fake, socket_of(fake, id));
+
+	fake_guest_drop(fake, id, 0);
+	while (!TAILQ_EMPTY(&machine->jobs)) {
+		fake_task_free(TAILQ_FIRST(&machine->jobs));
+	}
+}
+
 size_t fake_guest_job_count(struct fake_guest *fake, const char *id)
 {
 	struct fake_task *job;
