@@ -24,6 +24,9 @@ enum op_ret op_exec_background(
 int op_find_exec(struct op_call *call, const char *eid, struct sandbox **ret_sb,
 	struct store_exec *ret, struct err *err);
 
+/* The guest said that it has no such command. */
+bool op_is_unknown_exec(const struct guest_status *status, const struct err *err);
+
 /* op_exec_output() as a stream of events; @sb NULL: from the record alone. */
 enum op_ret op_exec_follow(struct op_call *call, struct sandbox *sb, const struct store_exec *row);
 

@@ -3,7 +3,6 @@
 #include "ops/op_exec.h"
 #include "ops/output_tail.h"
 #include "ops/view.h"
-#include "proto/msg.h"
 
 /*
  * Theory of operation. A background command's output as a stream of events, from the guest for as
@@ -204,10 +203,9 @@ static void fail_early(
 {
 	_cleanup_store_exec_ struct store_exec row = {0};
 	struct op_call *call = following->call;
-	bool is_forgotten = err->kind == ERR_GUEST && status && status->status == STATUS_NOT_FOUND;
 	struct err ignored;
 
-	if (is_forgotten &&
+	if (op_is_unknown_exec(status, err) &&
 		sandbox_exec_get(call->ops->parts.sandboxes, call->sandbox,
 			api_args_text(&call->args, "eid"), &row, &ignored) == 0 &&
 		row.state != STORE_EXEC_RUNNING) {

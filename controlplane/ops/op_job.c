@@ -5,6 +5,7 @@
 #include "ops/op_exec.h"
 #include "ops/signals.h"
 #include "ops/view.h"
+#include "proto/msg.h"
 
 /*
  * Theory of operation. What there is to do with a command that is there already, and the start of
@@ -39,6 +40,11 @@ int op_find_exec(struct op_call *call, const char *eid, struct sandbox **ret_sb,
 	return 0;
 }
 
+static int refuse_ended(const char *eid, struct err *err)
+{
+	return err_set(err, ERR_CONFLICT, "command %s has ended", eid);
+}
+
 /* For what needs a running one. */
 static int find_running(
 	struct op_call *call, struct sandbox **ret_sb, struct store_exec *ret, struct err *err)
@@ -47,9 +53,14 @@ static int find_running(
 		return -1;
 	}
 	if (!*ret_sb || ret->state != STORE_EXEC_RUNNING) {
-		return err_set(err, ERR_CONFLICT, "command %s has ended", ret->id);
+		return refuse_ended(ret->id, err);
 	}
 	return 0;
+}
+
+bool op_is_unknown_exec(const struct guest_status *status, const struct err *err)
+{
+	return err->kind == ERR_GUEST && status && status->status == STATUS_NOT_FOUND;
 }
 
 enum op_ret op_reply_exec(struct op_call *call, const char *eid, int status)
@@ -190,9 +201,17 @@ static void drop_running(struct op_call *call)
 static void on_signalled(void *arg, const struct guest_status *status, const struct err *err)
 {
 	struct op_call *call = arg;
+	const char *eid = api_args_text(&call->args, "eid");
 	struct err ignored;
+	struct err ended;
 	int number;
 
+	if (err && op_is_unknown_exec(status, err)) {
+		/* The record is about to say so. */
+		(void)refuse_ended(eid, &ended);
+		op_fail(call, &ended);
+		return;
+	}
 	if (err) {
 		op_fail_guest(call, status, err);
 		return;
@@ -200,7 +219,7 @@ static void on_signalled(void *arg, const struct guest_status *status, const str
 	json_object *answer = json_object_new_object();
 
 	(void)signal_parse(api_args_text(&call->args, "signal"), &number, &ignored);
-	view_set_text(answer, "id", api_args_text(&call->args, "eid"));
+	view_set_text(answer, "id", eid);
 	view_set_int(answer, "signal", number);
 	op_reply(call, call->row->status, answer);
 }

@@ -2,7 +2,6 @@
 #include "ops/op_exec.h"
 #include "ops/output_tail.h"
 #include "ops/view.h"
-#include "proto/msg.h"
 
 /*
  * Theory of operation. Output comes from the guest, which has a ring of it for as long as it keeps
@@ -141,11 +140,6 @@ static void on_output(void *arg, int fd, const void *data, size_t len)
 }
 
 /* Where the guest has nothing to say the record may have. */
-static bool is_forgotten(const struct guest_status *status, const struct err *err)
-{
-	return err->kind == ERR_GUEST && status && status->status == STATUS_NOT_FOUND;
-}
-
 static void end_without(struct op_call *call, const struct guest_status *status,
 	const struct err *err, bool is_record_final)
 {
@@ -174,7 +168,7 @@ static void on_read(void *arg, const struct guest_status *status, const struct e
 	call->drop = NULL;
 	if (err && !reading->is_full) {
 		reading_free(reading);
-		end_without(call, status, err, is_forgotten(status, err));
+		end_without(call, status, err, op_is_unknown_exec(status, err));
 		return;
 	}
 	if (failure.kind == ERR_NONE && !reading->has_started) {

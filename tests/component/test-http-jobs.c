@@ -277,6 +277,25 @@ static void test_signals_reach_commands_by_name_and_by_number(void **state)
 	assert_int_equal(post(eid, "/kill", "{\"signal\":\"0\"}")->status, 400);
 }
 
+/* The guest says so before the record does. */
+static void test_a_signal_to_what_has_just_ended_is_a_conflict(void **state)
+{
+	const struct fake_script held = {.mode = FAKE_HOLD};
+
+	(void)state;
+	new_sandbox();
+	fake_guest_script(h->w->guests, FAKE_GUEST_JOB_WAIT, &held);
+	_cleanup_free_ char *eid = start("exit 3", "");
+
+	WORLD_UNTIL(h->w, !fake_guest_job(h->w->guests, sandbox_id, eid)->is_running);
+	struct answer *a = post(eid, "/kill", "{}");
+
+	assert_int_equal(a->status, 409);
+	assert_non_null(strstr(answer_text(a, "error.message"), "has ended"));
+	fake_guest_release(h->w->guests, FAKE_GUEST_JOB_WAIT);
+	expect_text(get(eid, "?wait_ms=60000"), "exit_code", "3");
+}
+
 static void kill_foreground(unsigned results_count)
 {
 	static const char body[] = "{\"command\":\"hang\"}";
@@ -641,6 +660,7 @@ int main(void)
 		T(test_output_of_a_running_command_is_waited_for),
 		T(test_input_is_refused_by_what_has_none),
 		T(test_signals_reach_commands_by_name_and_by_number),
+		T(test_a_signal_to_what_has_just_ended_is_a_conflict),
 		T(test_a_foreground_command_can_be_killed_by_somebody_else),
 		T(test_commands_are_found_in_their_sandbox_alone),
 		T(test_what_the_ring_dropped_is_counted),
