@@ -63,10 +63,15 @@ static int row_of(struct sandbox *sb, const char *id, enum job_row *ret)
 static void act_on_stranger(struct sandbox *sb, const char *id, enum job_action action)
 {
 	struct guest *guest = sb->guest;
+	unsigned suppressed;
 	struct err err;
 
 	if (action == JOB_KILL) {
-		log_info("command without a record killed", "sb=%s", sb->row->id);
+		/* A guest can list as many as it likes. */
+		if (log_limit_allows(&sb->log_limit, clock_monotonic_ms(), &suppressed)) {
+			log_info("command without a record killed", "sb=%s suppressed=%u",
+				sb->row->id, suppressed);
+		}
 		(void)guest->ops->signal(guest, id, SIGKILL, ignore_done, NULL, &err);
 	} else if (action == JOB_FORGET) {
 		(void)guest->ops->job_forget(guest, id, ignore_done, NULL, &err);
