@@ -1,9 +1,14 @@
 /* Background commands: their records, and that these tell the truth whatever happens in between. */
 #include "tests/lib/job_world.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/fault.h"
+#include "base/log.h"
 #include "sandbox/job_table.h"
 
 /* ---- a life without trouble ---- */
@@ -310,6 +315,37 @@ static void test_each_row_and_each_word_of_the_guest_come_to_one_truth(void **st
 	}
 }
 
+static void test_a_guest_does_not_fill_the_log_with_commands_of_its_own(void **state)
+{
+	struct world *w = world_new(NULL);
+	const char *id = world_running(w, NULL);
+	char name[] = "/tmp/paddock-log-XXXXXX";
+	int saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	int fd = mkostemp(name, O_CLOEXEC);
+	static char text[65536];
+	unsigned lines = 0;
+
+	(void)state;
+	assert_true(saved >= 0 && fd >= 0 && unlink(name) == 0);
+	for (unsigned i = 0; i < 20; i++) {
+		job_put_row(w, id, job_start(w, id, "hang"), true, STORE_EXEC_FAILED);
+	}
+	log_set_level(LOG_LEVEL_INFO);
+	dup2(fd, STDERR_FILENO);
+	job_reopen(w);
+	WORLD_UNTIL(w, fake_guest_calls(w->guests, FAKE_GUEST_SIGNAL) == 20);
+	dup2(saved, STDERR_FILENO);
+	log_set_level(LOG_LEVEL_ERR);
+	assert_true(pread(fd, text, sizeof text - 1, 0) > 0);
+	for (const char *at = text; (at = strstr(at, "without a record")); at++) {
+		lines++;
+	}
+	assert_in_range(lines, 1, 2 * LOG_LIMIT_PER_SECOND);
+	close(saved);
+	close(fd);
+	world_free(w);
+}
+
 static void test_calls_under_way_know_better_than_the_list(void **state)
 {
 	(void)state;
@@ -530,6 +566,7 @@ int main(void)
 		cmocka_unit_test(test_a_lost_channel_ends_no_command),
 		cmocka_unit_test(test_a_guest_that_is_busy_loses_no_command),
 		cmocka_unit_test(test_each_row_and_each_word_of_the_guest_come_to_one_truth),
+		cmocka_unit_test(test_a_guest_does_not_fill_the_log_with_commands_of_its_own),
 		cmocka_unit_test(test_calls_under_way_know_better_than_the_list),
 		cmocka_unit_test(test_foreground_commands_of_before_are_lost),
 		cmocka_unit_test(test_no_more_run_at_a_time_than_the_limit),
