@@ -284,10 +284,11 @@ static void restart_window(struct http_conn *conn)
 	conn->window_bytes = 0;
 }
 
-/* Drops that keep to the idle time-out may not keep a connection for ever. */
+/* Drops that keep to the idle time-out may not keep a connection for ever. Beside a stream they
+ * may: that is a conversation, and ends where the client doesn't read. */
 static void check_rate(struct http_conn *conn)
 {
-	if (conn->progress_ms - conn->window_ms < RATE_MS) {
+	if (conn->request->stream || conn->progress_ms - conn->window_ms < RATE_MS) {
 		return;
 	}
 	if (conn->window_bytes < RATE_BYTES) {

@@ -69,6 +69,10 @@ static void expect_timeout(struct client *c)
 #define PUT                                                                                        \
 	"PUT /v1/sandboxes/$ID/files?path=/x HTTP/1.1\r\nHost: localhost\r\n"                      \
 	"Authorization: Bearer $KEY\r\nContent-Type: application/octet-stream\r\n"
+#define EXEC                                                                                       \
+	"POST /v1/sandboxes/$ID/exec?command=cat HTTP/1.1\r\nHost: localhost\r\n"                  \
+	"Authorization: Bearer $KEY\r\nContent-Type: application/octet-stream\r\n"                 \
+	"Accept: text/event-stream\r\n"
 #define CHUNKED "Transfer-Encoding: chunked\r\n\r\n"
 
 static void test_senders_that_stop_are_left(void **state)
@@ -149,6 +153,34 @@ static void test_drops_of_a_file_do_not_keep_a_connection(void **state)
 	assert_int_equal(http_files_get("/files?path=/x")->status, 404);
 }
 
+/* What somebody types while the command writes: there is no saying how fast that comes. */
+static void test_drops_of_a_streaming_commands_input_are_input(void **state)
+{
+	const struct http_config usual = {.idle_timeout_s = 0};
+	static const char line[] = "5\r\nline\n\r\n";
+	struct client *c;
+	struct answer *a;
+
+	(void)state;
+	h->config = usual;
+	http_world_restart(h);
+	c = client_with(EXEC CHUNKED);
+	for (int i = 0; i < 10; i++) {
+		world_run(h->w, 20);
+		clock_test_advance(50 * 1000, 0);
+		world_run(h->w, 20);
+		client_poll(c);
+		client_send(c, line, sizeof line - 1);
+	}
+	client_send(c, "0\r\n\r\n", 5);
+	a = client_answer(c, false);
+	assert_int_equal(a->status, 200);
+	assert_false(a->is_cut);
+	assert_non_null(strstr(a->body, "event: exit"));
+	answer_free(a);
+	client_free(c);
+}
+
 /* A line that is merely slow: some KiB a minute are a body like any other. */
 static void test_a_slow_line_is_enough(void **state)
 {
@@ -202,6 +234,7 @@ int main(void)
 		T(test_drops_of_a_head_do_not_keep_a_connection),
 		T(test_drops_of_json_do_not_keep_a_connection),
 		T(test_drops_of_a_file_do_not_keep_a_connection),
+		T(test_drops_of_a_streaming_commands_input_are_input),
 		T(test_a_slow_line_is_enough),
 		T(test_single_bytes_make_a_request),
 #undef T
