@@ -11,6 +11,7 @@
 #include "http/server_priv.h"
 #include "http/stream.h"
 #include "http/websocket.h"
+#include "loop/bytes.h"
 
 /*
  * Theory of operation. Whatever happens to a connection (bytes, room, an answer, a time-out) ends
@@ -263,7 +264,7 @@ static void take_body(struct http_conn *conn)
 			take_framing(conn);
 			continue;
 		}
-		evbuffer_remove_buffer(conn->link.in, piece, n);
+		bytes_move(conn->link.in, piece, n);
 		http_body_took(&conn->body, n);
 		conn->window_bytes += n;
 		http_request_take(request, piece);

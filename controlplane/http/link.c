@@ -88,18 +88,17 @@ static bool is_for_later(int error)
 	return error == EAGAIN || error == EINTR;
 }
 
+/* Through a buffer of ours: one that is reserved in .in would be held for as long as any of it is.
+ */
 size_t http_link_read(struct http_link *link, size_t max)
 {
-	struct evbuffer_iovec space;
+	static char bytes[HTTP_LINK_READ_MAX_BYTES];
 
 	if (!link->is_readable || link->is_end || link->is_broken || max == 0) {
 		return 0;
 	}
-	int rc = evbuffer_reserve_space(link->in, (ev_ssize_t)max, &space, 1);
-
-	ASSERT(rc == 1);
-	size_t asked = MIN(space.iov_len, max);
-	ssize_t n = recv(link->fd, space.iov_base, asked, 0);
+	size_t asked = MIN(max, sizeof bytes);
+	ssize_t n = recv(link->fd, bytes, asked, 0);
 
 	if (n < 0) {
 		link->is_readable = errno == EINTR;
@@ -114,8 +113,7 @@ size_t http_link_read(struct http_link *link, size_t max)
 	/* Less than was asked for is all there is: what comes after makes another edge. The end
 	 * behind it has made its own. */
 	link->is_readable = (size_t)n == asked || link->has_left;
-	space.iov_len = (size_t)n;
-	evbuffer_commit_space(link->in, &space, 1);
+	evbuffer_add(link->in, bytes, (size_t)n);
 	link->read_bytes += (size_t)n;
 	return (size_t)n;
 }

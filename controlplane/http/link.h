@@ -19,6 +19,9 @@
 
 #include "loop/loop.h"
 
+/* What an evbuffer keeps in 64 KiB, with its own few. */
+#define HTTP_LINK_READ_MAX_BYTES (64 * 1024 - 256)
+
 struct http_link {
 	int fd; /* -1: closed */
 	struct event *event;
@@ -44,7 +47,7 @@ void http_link_reset(struct http_link *link);
 /* Ends our sending half. */
 void http_link_shut(struct http_link *link);
 
-/* Reads once, up to @max bytes, to .in; returns how many. */
+/* Reads once, up to @max bytes (and HTTP_LINK_READ_MAX_BYTES), to .in; returns how many. */
 size_t http_link_read(struct http_link *link, size_t max);
 /* Writes of .out what can be written now; returns how many bytes. */
 size_t http_link_write(struct http_link *link);

@@ -9,6 +9,7 @@
 #include "http/server_priv.h"
 #include "http/stream.h"
 #include "http/websocket.h"
+#include "loop/bytes.h"
 #include "loop/pipe.h"
 #include "ops/ops.h"
 
@@ -106,7 +107,7 @@ static void collect(struct http_request *request, struct evbuffer *bytes)
 		err_set(&err, ERR_UNAVAILABLE, "too much is under way; try again");
 	}
 	if (err.kind == ERR_NONE) {
-		evbuffer_add_buffer(request->json, bytes);
+		bytes_move(bytes, request->json, len);
 		return;
 	}
 	evbuffer_drain(bytes, len);

@@ -6,6 +6,7 @@
 #include "base/xalloc.h"
 #include "http/reply.h"
 #include "http/server_priv.h"
+#include "loop/bytes.h"
 #include "loop/pipe.h"
 #include "ops/ops.h"
 
@@ -42,7 +43,7 @@ static void add_piece(struct http_stream *stream)
 	if (stream->is_chunked) {
 		evbuffer_add_printf(out, "%zx\r\n", len);
 	}
-	evbuffer_add_buffer(out, stream->piece);
+	bytes_move(stream->piece, out, len);
 	if (stream->is_chunked) {
 		evbuffer_add(out, "\r\n", 2);
 	}

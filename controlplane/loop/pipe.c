@@ -1,6 +1,7 @@
 #include "loop/pipe.h"
 
 #include "base/xalloc.h"
+#include "loop/bytes.h"
 
 struct pipe_side {
 	bool is_held;
@@ -133,9 +134,7 @@ size_t pipe_write_buffer(struct pipe *pipe, struct evbuffer *from)
 	size_t n = MIN(pipe_room(pipe), evbuffer_get_length(from));
 
 	if (n > 0) {
-		int moved = evbuffer_remove_buffer(from, pipe->bytes, n);
-
-		ASSERT(moved >= 0 && (size_t)moved == n);
+		bytes_move(from, pipe->bytes, n);
 		wake_reader(pipe);
 	}
 	return n;
@@ -190,9 +189,7 @@ size_t pipe_read_buffer(struct pipe *pipe, struct evbuffer *to, size_t max)
 	size_t n = MIN(held, max);
 
 	if (n > 0) {
-		int moved = evbuffer_remove_buffer(pipe->bytes, to, n);
-
-		ASSERT(moved >= 0 && (size_t)moved == n);
+		bytes_move(pipe->bytes, to, n);
 		after_read(pipe, held);
 	}
 	return n;
