@@ -26,8 +26,9 @@
 
 #define HEAD_READ_BYTES 4096u
 #define BODY_READ_BYTES (64u * 1024)
-/* Of one connection, before others have their turn. */
+/* Of one connection, before others have their turn. A request takes a few steps. */
 #define TURN_BYTES (64u * 1024)
+#define TURN_STEPS 64
 
 /* A JSON body is held in memory, so all of it comes within so long. */
 #define ARRIVAL_MS (600u * MS_PER_SECOND)
@@ -526,8 +527,8 @@ void http_conn_turn(struct http_conn *conn)
 {
 	uint64_t before = conn->link.read_bytes;
 
-	while (step(conn)) {
-		if (conn->link.read_bytes - before > TURN_BYTES) {
+	for (unsigned steps = 1; step(conn); steps++) {
+		if (steps == TURN_STEPS || conn->link.read_bytes - before > TURN_BYTES) {
 			http_conn_wake(conn);
 			break;
 		}

@@ -281,6 +281,39 @@ static void test_without_descriptors_the_listener_rests_and_comes_back(void **st
 	client_free(c);
 }
 
+/* Requests come faster than they are answered: others are served between them. */
+static void test_many_requests_at_once_leave_others_their_turn(void **state)
+{
+	static const char one[] = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+	struct evbuffer *flood = evbuffer_new();
+	size_t answers = 0;
+
+	(void)state;
+	set_up(NULL);
+	struct client *greedy = client_new(h);
+	struct client *other = client_new(h);
+
+	world_run(h->w, 50);
+	for (int i = 0; i < 3000; i++) {
+		evbuffer_add(flood, one, sizeof one - 1);
+	}
+	client_send(greedy, evbuffer_pullup(flood, -1), evbuffer_get_length(flood));
+	client_send(other, one, sizeof one - 1);
+	while (evbuffer_get_length(other->in) == 0) {
+		world_turn(h->w);
+		client_poll(other);
+	}
+	client_poll(greedy);
+	answers = evbuffer_get_length(greedy->in) / evbuffer_get_length(other->in);
+	assert_in_range(answers, 0, 200);
+	for (int i = 0; i < 3000; i++) {
+		answer_free(client_answer(greedy, false));
+	}
+	evbuffer_free(flood);
+	client_free(greedy);
+	client_free(other);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -292,6 +325,7 @@ int main(void)
 		T(test_a_long_answer_is_not_silence),
 		T(test_a_refused_body_is_not_held),
 		T(test_a_flood_behind_a_request_is_not_read),
+		T(test_many_requests_at_once_leave_others_their_turn),
 		T(test_long_headers_are_refused),
 		T(test_without_descriptors_the_listener_rests_and_comes_back),
 #undef T
