@@ -134,6 +134,10 @@ void http_conn_linger(struct http_conn *conn)
 
 static void await_request(struct http_conn *conn)
 {
+	if (conn->server->is_stopping) {
+		http_conn_linger(conn);
+		return;
+	}
 	conn->state = HTTP_CONN_HEAD;
 	conn->progress_ms = clock_monotonic_ms();
 	http_head_reset(&conn->head);

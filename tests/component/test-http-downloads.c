@@ -86,6 +86,29 @@ static void test_a_download_that_breaks_is_reset_for_old_clients(void **state)
 	assert_int_equal(errno, ECONNRESET);
 	client_free(c);
 }
+
+/* Its headers left before anybody knew. */
+static void test_a_connection_ends_with_the_download_that_the_stop_found(void **state)
+{
+	struct client *c = client_new(h);
+
+	(void)state;
+	http_files_put_large(16u << 20);
+	client_request(c, "GET", http_files_at("/files?path=/tmp/large"), h->key,
+		HTTP_ACCEPT_OCTETS, NULL, NULL, 0);
+	WORLD_UNTIL(h->w, (client_poll(c), evbuffer_get_length(c->in) > 100000));
+	http_server_stop(h->server);
+	client_request(c, "GET", "/healthz", NULL, NULL, NULL, NULL, 0);
+
+	struct answer *a = client_answer(c, false);
+
+	assert_int_equal(a->len, 16u << 20);
+	answer_free(a);
+	WORLD_UNTIL(h->w, (client_poll(c), c->is_eof));
+	assert_int_equal(evbuffer_get_length(c->in), 0);
+	client_free(c);
+}
+
 static void test_a_download_and_what_is_pipelined_behind_it(void **state)
 {
 	struct client *c = client_new(h);
@@ -168,6 +191,7 @@ int main(void)
 		T(test_leaving_a_download_ends_it),
 		T(test_a_download_that_breaks_is_cut),
 		T(test_a_download_that_breaks_is_reset_for_old_clients),
+		T(test_a_connection_ends_with_the_download_that_the_stop_found),
 		T(test_a_download_and_what_is_pipelined_behind_it),
 		T(test_an_unread_answer_is_pending),
 		T(test_old_clients_get_files_until_the_end),
