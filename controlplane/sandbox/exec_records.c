@@ -184,7 +184,7 @@ static void drop_surplus(struct sandbox *sb)
 	TAILQ_FOREACH (record, &sb->records, link) {
 		if (record->row.state != STORE_EXEC_RUNNING && !record->is_stored) {
 			count++;
-			if (!oldest || record->row.ended_at_ms < oldest->row.ended_at_ms) {
+			if (!oldest || record->end_no < oldest->end_no) {
 				oldest = record;
 			}
 		}
@@ -210,6 +210,7 @@ void exec_record_end(struct exec_record *record, struct store_exec *end)
 	row->started_at_ms = old.started_at_ms;
 	/* Clocks are set back at times. */
 	row->ended_at_ms = MAX(clock_wall_ms(), old.started_at_ms);
+	record->end_no = ++sb->all->exec_ends;
 	char id[ID_BYTES];
 
 	memcpy(id, row->id, sizeof id);

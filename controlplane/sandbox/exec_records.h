@@ -18,8 +18,9 @@ struct exec_record {
 	TAILQ_ENTRY(exec_record) link; /* sandbox.records, in the order they began */
 	struct sandbox *sb;
 	struct store_exec row;
-	bool is_stored; /* the row is there … */
-	bool is_due;    /* … but isn't so, or there is none yet */
+	uint64_t end_no; /* of all that ended, whatever the clock said */
+	bool is_stored;  /* the row is there … */
+	bool is_due;     /* … but isn't so, or there is none yet */
 };
 
 void exec_records_init(struct sandboxes *all);

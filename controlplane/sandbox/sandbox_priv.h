@@ -165,6 +165,7 @@ struct sandboxes {
 
 	struct log_limit row_log; /* sandbox_destroy.c, exec_records.c */
 	struct event *records_write_timer;
+	uint64_t exec_ends; /* exec_records.c */
 
 	/* records.c */
 	struct event *records_timer;

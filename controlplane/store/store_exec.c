@@ -43,16 +43,19 @@ int store_exec_put(
 	struct store *store, const char *sandbox_id, const struct store_exec *row, struct err *err)
 {
 	_cleanup_stmt_ struct stmt stmt = stmt_make(store,
-		"INSERT INTO exec (sandbox_id, seq, id, state, background, tty, command,"
+		"INSERT INTO exec (sandbox_id, seq, end_seq, id, state, background, tty, command,"
 		" started_at, ended_at, exit_code, signal, timed_out, truncated, duration_ms,"
 		" error, stdout_bytes, stdout_tail, stderr_bytes, stderr_tail, tail_runs)"
 		" VALUES (:sandbox_id, (SELECT coalesce(max(seq), 0) + 1 FROM exec"
-		" WHERE sandbox_id = :sandbox_id), :id, :state, :background, :tty, :command,"
+		" WHERE sandbox_id = :sandbox_id), CASE WHEN :ended_at IS NOT NULL THEN"
+		" (SELECT coalesce(max(end_seq), 0) + 1 FROM exec"
+		" WHERE sandbox_id = :sandbox_id) END, :id, :state, :background, :tty, :command,"
 		" :started_at, :ended_at, :exit_code, :signal, :timed_out, :truncated,"
 		" :duration_ms, :error, :stdout_bytes, :stdout_tail, :stderr_bytes, :stderr_tail,"
 		" :tail_runs)"
 		" ON CONFLICT (sandbox_id, id) DO UPDATE SET state = excluded.state,"
-		" ended_at = excluded.ended_at, exit_code = excluded.exit_code,"
+		" end_seq = excluded.end_seq, ended_at = excluded.ended_at, exit_code = "
+		"excluded.exit_code,"
 		" signal = excluded.signal, timed_out = excluded.timed_out,"
 		" truncated = excluded.truncated, duration_ms = excluded.duration_ms,"
 		" error = excluded.error, stdout_bytes = excluded.stdout_bytes,"
@@ -98,9 +101,9 @@ int store_exec_prune(struct store *store, const char *sandbox_id, bool is_backgr
 {
 	_cleanup_stmt_ struct stmt stmt = stmt_make(store,
 		"DELETE FROM exec WHERE sandbox_id = :sandbox_id AND background = :background AND"
-		" ended_at IS NOT NULL AND seq NOT IN (SELECT seq FROM exec"
+		" end_seq IS NOT NULL AND seq NOT IN (SELECT seq FROM exec"
 		" WHERE sandbox_id = :sandbox_id AND background = :background AND"
-		" ended_at IS NOT NULL ORDER BY ended_at DESC, seq DESC LIMIT :keep)"
+		" end_seq IS NOT NULL ORDER BY end_seq DESC LIMIT :keep)"
 		" RETURNING id");
 	int r;
 

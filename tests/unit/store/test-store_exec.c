@@ -167,11 +167,14 @@ static void test_pruning_keeps_those_that_ended_last_and_all_that_run(void **sta
 	struct err err;
 
 	(void)state;
-	put_ended("ex_long", true, 9000); /* began first, ended last */
+	struct store_exec first = running("ex_long", true);
+
+	put(&first);
 	put(&row);
-	put_ended("ex_1", true, 1000);
-	put_ended("ex_2", true, 2000);
+	put_ended("ex_1", true, 8000);
+	put_ended("ex_2", true, 9000);
 	put_ended("ex_fore", false, 10);
+	put_ended("ex_long", true, 1000); /* ended last, when the clock had been set back */
 	assert_ok(store_exec_prune(store, sandbox, true, 2, &gone, &err), &err);
 	assert_int_equal(gone.count, 1);
 	assert_string_equal(gone.rows[0].id, "ex_1");
