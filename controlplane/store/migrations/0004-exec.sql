@@ -33,11 +33,11 @@ CREATE TABLE exec (
 	CHECK ((state IN ('lost', 'failed')) = (error IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
--- What was not known then stays so: NULL.
+-- What was not known then stays so: NULL, and of one without an exit code how it ended.
 INSERT INTO exec (sandbox_id, seq, end_seq, id, state, background, tty, command, started_at, ended_at,
 	exit_code, signal, timed_out, truncated, duration_ms, error,
 	stdout_bytes, stdout_tail, stderr_bytes, stderr_tail)
-	SELECT sandbox_id, seq, seq, id, CASE WHEN error IS NULL THEN 'exited' ELSE 'failed' END, 0, 0,
+	SELECT sandbox_id, seq, seq, id, CASE WHEN error IS NULL THEN 'exited' ELSE 'lost' END, 0, 0,
 		NULL, ended_at - duration_ms, ended_at,
 		exit_code, signal, timed_out, truncated, duration_ms, error,
 		stdout_bytes, stdout_tail, stderr_bytes, stderr_tail

@@ -241,7 +241,7 @@ static void test_results_of_before_are_kept(void **state)
 	assert_non_null(old);
 	assert_ok(store_exec_list(old, "sb_1", &list, &err), &err);
 	assert_int_equal(list.count, 2);
-	assert_int_equal(list.rows[0].state, STORE_EXEC_FAILED);
+	assert_int_equal(list.rows[0].state, STORE_EXEC_LOST);
 	assert_string_equal(list.rows[0].error, "gone");
 	assert_int_equal(list.rows[0].started_at_ms, 0);
 	assert_int_equal(list.rows[1].state, STORE_EXEC_EXITED);
