@@ -101,6 +101,10 @@ static void on_output(void *arg, int fd, const void *data, size_t len)
 
 static char *reason_text(const struct exec *exec, const struct err *err)
 {
+	/* Its client was sent away before. */
+	if (exec->call.sb->all->is_closing) {
+		return xstrdup("the service stopped while it ran");
+	}
 	if (exec->call.is_abandoned && err->kind == ERR_CANCELLED) {
 		return xstrdup("stopped: its client left");
 	}
@@ -110,7 +114,9 @@ static char *reason_text(const struct exec *exec, const struct err *err)
 /* What is known of one without a result. */
 static enum store_exec_state failed_state(const struct exec *exec, const struct err *err)
 {
-	bool is_called_off = exec->call.is_cancelled && err->kind == ERR_CANCELLED;
+	/* A guest that says so has stopped it. */
+	bool is_called_off = exec->call.is_cancelled && err->kind == ERR_CANCELLED &&
+			     !exec->call.sb->all->is_closing;
 	bool is_unknown = err->kind == ERR_UNAVAILABLE || err->kind == ERR_TIMEOUT ||
 			  err->kind == ERR_ENDED || err->kind == ERR_CANCELLED ||
 			  err->kind == ERR_CONFLICT;

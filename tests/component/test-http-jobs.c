@@ -338,6 +338,25 @@ static void test_a_foreground_command_can_be_killed_by_somebody_else(void **stat
 	kill_foreground(0);
 }
 
+static void test_a_service_that_stops_loses_foreground_commands(void **state)
+{
+	static const char body[] = "{\"command\":\"hang\"}";
+
+	(void)state;
+	new_sandbox();
+	struct client *c = client_new(h);
+
+	client_request(c, "POST", http_at(sandbox_id, "/exec"), h->key, NULL, "application/json",
+		body, sizeof body - 1);
+	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 1);
+	http_world_restart(h);
+	client_free(c);
+	struct answer *a = http_get(h, h->key, http_at(sandbox_id, "/exec"));
+
+	expect_text(a, "data.0.status", "lost");
+	expect_text(a, "data.0.error", "the service stopped while it ran");
+}
+
 static void test_commands_are_found_in_their_sandbox_alone(void **state)
 {
 	(void)state;
@@ -662,6 +681,7 @@ int main(void)
 		T(test_signals_reach_commands_by_name_and_by_number),
 		T(test_a_signal_to_what_has_just_ended_is_a_conflict),
 		T(test_a_foreground_command_can_be_killed_by_somebody_else),
+		T(test_a_service_that_stops_loses_foreground_commands),
 		T(test_commands_are_found_in_their_sandbox_alone),
 		T(test_what_the_ring_dropped_is_counted),
 		T(test_a_stream_follows_to_the_end),
