@@ -20,6 +20,8 @@
 
 /* A terminal's end may take more without saying so. */
 #define TTY_POLL_MS 50u
+/* The CLOSE of input that ended its job comes just after it. */
+#define LATE_CLOSE_MS 1000u
 
 /* ---- SIGNAL, JOB_START, JOB_RESIZE, JOB_FORGET ---------------------------------------------- */
 
@@ -229,7 +231,28 @@ static void input_start(struct stream *s, const uint8_t *body, size_t len)
 
 static void input_data(struct stream *s, const uint8_t *data, size_t len)
 {
-	feed_data(s, &s->job.in, data, len);
+	struct job_call *c = &s->job;
+
+	c->is_late = c->has_outlived;
+	feed_data(s, &c->in, data, len);
+}
+
+/* The job has ended, of what it was given perhaps: fine if it had taken all that came. */
+static void outlive_job(struct stream *s)
+{
+	struct job_call *c = &s->job;
+
+	if (!c->has_outlived) {
+		c->has_outlived = true;
+		c->is_late = c->in.len > 0 || c->in.sys != 0;
+		feed_stop(s, &c->in);
+		s->deadline_ms = now_ms() + LATE_CLOSE_MS;
+	}
+	if (c->is_late || (s->deadline_ms == 0 && !s->is_in_closed)) {
+		stream_fail(s, STATUS_INVALID, 0, "the command has ended");
+	} else if (s->is_in_closed) {
+		job_call_end(s);
+	}
 }
 
 static void input_pump(struct stream *s)
@@ -239,8 +262,7 @@ static void input_pump(struct stream *s)
 	const uint8_t eof = 4;
 
 	if (job == NULL || job->has_ended) {
-		feed_stop(s, &c->in);
-		stream_fail(s, STATUS_INVALID, 0, "the command has ended");
+		outlive_job(s);
 		return;
 	}
 	feed_pump(s, &c->in);

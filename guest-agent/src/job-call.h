@@ -24,6 +24,8 @@ struct job_call {
 	/* JOB_INPUT */
 	struct feed in;
 	bool closes;
+	bool has_outlived; /* its job has ended */
+	bool is_late;      /* bytes came that it hadn't taken by then */
 };
 
 extern const struct call_ops signal_ops;

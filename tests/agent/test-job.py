@@ -385,6 +385,22 @@ class Job(AgentTest):
         self.host.send(frame(SIGNAL, self.host.new_id(), body(("id", "ex_1"), ("signal", 9))))
         self.assert_status(self.host.finish(stream), INVALID)
 
+    def input_before_the_end(self, *after):
+        self.start("ex_1", command="read x", exec_flags=EXEC_STDIN)
+        stream = self.host.call(JOB_INPUT, ("id", "ex_1"))
+        self.host.send(frame(DATA, stream, b"x\n", IN))
+        self.assertEqual(self.host.wait("ex_1", timeout=20).exit_code, 0)
+        self.host.send(b"".join(frame(kind, stream, data, IN) for kind, data in after))
+        result = self.host.finish(stream, timeout=20)
+        self.host.short(JOB_FORGET, id="ex_1")
+        return result
+
+    def test_input_that_ends_a_job_was_taken(self):
+        """Whether its CLOSE comes before the end of the job or just after it."""
+        self.assert_status(self.input_before_the_end((CLOSE, b"")), OK)
+        self.assert_status(self.input_before_the_end((DATA, b"y"), (CLOSE, b"")), INVALID, "ended")
+        self.assert_status(self.input_before_the_end(), INVALID, "ended")
+
     def test_a_job_that_closes_its_stdin(self):
         self.start("ex_1", command="exec 0<&-; sleep 100", exec_flags=EXEC_STDIN)
         def refuses():
