@@ -88,6 +88,7 @@ class Pty(AgentTest):
     def test_control_c_and_control_d(self):
         self.start(command="trap 'echo caught' INT; echo up; cat; echo rest; read -r line; cat; echo end")
         self.wait_screen(b"up")
+        self.wait_for(lambda: "cat" in self.agent.commands(), "no cat")
         self.type(b"\x03")
         self.wait_screen(b"rest")
         self.assertIn(b"^C", self.screen())
