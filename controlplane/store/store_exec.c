@@ -18,6 +18,21 @@ const char *store_exec_state_name(enum store_exec_state state)
 	return state_names[state];
 }
 
+static void *copy_bytes(const void *bytes, size_t len)
+{
+	return len > 0 ? xmemdup(bytes, len) : NULL;
+}
+
+void store_exec_copy(const struct store_exec *row, struct store_exec *ret)
+{
+	*ret = *row;
+	ret->command = xstrdup(row->command);
+	ret->error = xstrdup(row->error);
+	ret->out.bytes = copy_bytes(row->out.bytes, row->out.len);
+	ret->err_out.bytes = copy_bytes(row->err_out.bytes, row->err_out.len);
+	ret->runs = copy_bytes(row->runs, row->runs_len);
+}
+
 void store_exec_fini(struct store_exec *row)
 {
 	free(row->command);

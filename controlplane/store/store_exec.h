@@ -63,6 +63,7 @@ struct store_exec {
 	size_t runs_len;
 };
 
+void store_exec_copy(const struct store_exec *row, struct store_exec *ret);
 void store_exec_fini(struct store_exec *row);
 #define _cleanup_store_exec_ _cleanup_(store_exec_fini)
 

@@ -1,6 +1,7 @@
 /* Background commands over HTTP: start, list, output by offset, input, signals, waiting. */
 #include "tests/lib/http_fixture.h"
 
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -357,6 +358,47 @@ static void test_a_service_that_stops_loses_foreground_commands(void **state)
 	expect_text(a, "data.0.error", "the service stopped while it ran");
 }
 
+/* As by a program that looks at the database and forgets to leave. */
+static sqlite3 *lock_database(void)
+{
+	_cleanup_free_ char *path = xasprintf("%s/paddock.db", h->w->dir);
+	sqlite3 *db;
+
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+	return db;
+}
+
+static void test_a_command_is_shown_and_killed_while_nothing_can_be_written(void **state)
+{
+	static const char body[] = "{\"command\":\"hang\"}";
+
+	(void)state;
+	new_sandbox();
+	struct client *c = client_new(h);
+
+	client_request(c, "POST", http_at(sandbox_id, "/exec"), h->key, NULL, "application/json",
+		body, sizeof body - 1);
+	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 1);
+	struct answer *a = http_get(h, h->key, http_at(sandbox_id, "/exec"));
+	_cleanup_free_ char *eid = xstrdup(answer_text(a, "data.0.id"));
+	_cleanup_free_ char *job = start("hang", "");
+	sqlite3 *db = lock_database();
+
+	expect_text(post(eid, "/kill", "{}"), "signal", "9");
+	expect_text(post(job, "/kill", "{}"), "signal", "9");
+	expect_text(get(job, "?wait_ms=60000"), "exit_code", "137");
+	a = client_answer(c, false);
+	expect_text(a, "exit_code", "137");
+	answer_free(a);
+	client_free(c);
+	expect_text(get(eid, ""), "status", "exited");
+	sqlite3_close(db);
+	a = http_get(h, h->key, http_at(sandbox_id, "/exec"));
+	expect_text(a, "data.0.exit_code", "137");
+	expect_text(a, "data.1.exit_code", "137");
+}
+
 static void test_commands_are_found_in_their_sandbox_alone(void **state)
 {
 	(void)state;
@@ -682,6 +724,7 @@ int main(void)
 		T(test_a_signal_to_what_has_just_ended_is_a_conflict),
 		T(test_a_foreground_command_can_be_killed_by_somebody_else),
 		T(test_a_service_that_stops_loses_foreground_commands),
+		T(test_a_command_is_shown_and_killed_while_nothing_can_be_written),
 		T(test_commands_are_found_in_their_sandbox_alone),
 		T(test_what_the_ring_dropped_is_counted),
 		T(test_a_stream_follows_to_the_end),
