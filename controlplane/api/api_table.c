@@ -70,7 +70,7 @@ static const struct api_row rows[] = {
 		"off); `error` says why for the last two, else it is null, and `exit_code` and "
 		"`duration_ms` are null unless it is `exited`. `command` is its first 256 bytes; the tails "
 		"are the last bytes of what was kept of its outputs (not UTF-8: as with `exec`) and the "
-		"counts what it wrote."},
+		"counts what it wrote: once it has ended, and nothing before."},
 	[API_EXEC_GET] = {API_EXEC_GET, "exec.get", API_GET, "/v1/sandboxes/{id}/exec/{eid}",
 		API_SCOPE_READ, API_SANDBOX, 200, api_fields_exec_get,
 		"Show one command, or wait for its end.",
@@ -87,8 +87,10 @@ static const struct api_row rows[] = {
 		"guest no longer has it, and after the sandbox's end, only the tail of the record is left. "
 		"(Of a foreground command, too: what is left of stdout comes first then.) A stream has the "
 		"events `stdout`, `stderr` (`{text}` or `{base64}`), `gap` (`{dropped_bytes}`) and, when the "
-		"command has ended, `exit`; the events' ids are offsets. While a stream's reader is behind, "
-		"the command waits."},
+		"command has ended, `exit` (`{id, status, exit_code, signal, timed_out, error, duration_ms, "
+		"stdout_bytes, stderr_bytes}`), or `error` where how it ended isn't known; the events' ids "
+		"are offsets. While a stream's reader is behind, the command waits. The output of a "
+		"foreground command that runs is a `conflict`: it goes to who started it."},
 	[API_EXEC_STDIN] = {API_EXEC_STDIN, "exec.stdin", API_POST,
 		"/v1/sandboxes/{id}/exec/{eid}/stdin", API_SCOPE_USE, API_SANDBOX | API_RAW_BODY, 200,
 		api_fields_exec_stdin,

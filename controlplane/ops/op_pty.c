@@ -19,7 +19,8 @@
  * as long as the conversation lasts; the client is held up while a message finds no room in it, and
  * while a resize or a signal is on its way, so that these keep their places among the bytes.
  *
- * When the client leaves, what it has typed still reaches the command.
+ * When the client leaves, what it has typed still reaches the command, but for what it was held up
+ * with.
  */
 
 #define INPUT_PIPE_BYTES (64 * 1024)
