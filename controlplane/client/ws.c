@@ -24,6 +24,10 @@
 #define HEAD_MAX_BYTES   ((size_t)16 * 1024)
 #define ANSWER_MAX_BYTES ((size_t)64 * 1024) /* of a refusal */
 #define TURN_BYTES       ((size_t)64 * 1024)
+/* Queued messages over which nothing is read: the peer asks for more answers than it takes. */
+#define QUEUE_MAX ((size_t)4096)
+/* What one costs beside its content. */
+#define QUEUED_BYTES ((size_t)64)
 
 struct ws {
 	CURL *curl;
@@ -296,6 +300,11 @@ static void on_message(
 
 /* ---- the caller's side ---- */
 
+static bool may_read(const struct ws *ws)
+{
+	return wslay_event_get_queued_msg_count(ws->frames) < QUEUE_MAX;
+}
+
 struct ws *ws_open(struct rest_client *client, const struct rest_request *request,
 	ws_message_fn message_fn, void *arg, struct rest_response *ret, struct err *err)
 {
@@ -346,11 +355,12 @@ void ws_free(struct ws *ws)
 
 void ws_poll(const struct ws *ws, struct pollfd *ret, int *timeout_ms)
 {
-	bool is_out_of_budget = ws->budget == 0;
-	int most = is_out_of_budget || ws->early.len > 0 ? 0 : WS_PING_MS / 2;
+	bool has_more = may_read(ws) && (ws->budget == 0 || ws->early.len > 0);
+	int most = has_more ? 0 : WS_PING_MS / 2;
 
 	*ret = (struct pollfd){.fd = ws->fd,
-		.events = (short)(POLLIN | (wslay_event_want_write(ws->frames) ? POLLOUT : 0))};
+		.events = (short)((may_read(ws) ? POLLIN : 0) |
+				  (wslay_event_want_write(ws->frames) ? POLLOUT : 0))};
 	if (*timeout_ms < 0 || *timeout_ms > most) {
 		*timeout_ms = most;
 	}
@@ -376,7 +386,7 @@ static int check_silence(struct ws *ws, struct err *err)
 int ws_turn(struct ws *ws, struct err *err)
 {
 	ws->budget = TURN_BYTES;
-	bool is_fine = wslay_event_recv(ws->frames) == 0;
+	bool is_fine = !may_read(ws) || wslay_event_recv(ws->frames) == 0;
 
 	if (ws->has_given_up) {
 		return err_set(err, ERR_CANCELLED, "given up");
@@ -410,7 +420,8 @@ void ws_send(struct ws *ws, bool is_text, const void *data, size_t len)
 
 size_t ws_queued(const struct ws *ws)
 {
-	return wslay_event_get_queued_msg_length(ws->frames);
+	return wslay_event_get_queued_msg_length(ws->frames) +
+	       wslay_event_get_queued_msg_count(ws->frames) * QUEUED_BYTES;
 }
 
 /* Turns until @is_over; false: it failed, or the deadline came first. */
@@ -422,10 +433,12 @@ static bool turn_until(struct ws *ws, bool (*is_over)(const struct ws *ws), uint
 		if (ws_turn(ws, &err) != 0 || clock_monotonic_ms() >= until_ms) {
 			return false;
 		}
-		short events = wslay_event_want_write(ws->frames) ? POLLIN | POLLOUT : POLLIN;
+		struct pollfd fd;
+		int timeout = -1;
 
-		if (ws->budget > 0 && !is_over(ws)) {
-			wait_for(ws, events, until_ms);
+		ws_poll(ws, &fd, &timeout);
+		if (timeout > 0 && !is_over(ws)) {
+			wait_for(ws, fd.events, until_ms);
 		}
 	}
 	return true;

@@ -47,7 +47,7 @@ int ws_turn(struct ws *ws, struct err *err);
 
 /* Queues a message. */
 void ws_send(struct ws *ws, bool is_text, const void *data, size_t len);
-/* Bytes that are still queued. */
+/* Bytes that are still queued, with what messages cost beside their content. */
 size_t ws_queued(const struct ws *ws);
 /* Says goodbye and waits for the answer, or until @timeout_ms are over; messages that come
  * meanwhile are dropped. */

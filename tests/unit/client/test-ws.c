@@ -330,6 +330,31 @@ static void test_a_flood_leaves_the_caller_its_turn(void **state)
 	end_close(&end);
 }
 
+/* Each ping has to be answered, and it doesn't take the answers. */
+static void test_a_peer_that_pings_without_end_is_not_read_on(void **state)
+{
+	struct end end;
+	struct err err;
+	struct pollfd fd;
+	int timeout = -1;
+
+	(void)state;
+	for (int i = 0; i < 1000 * 1000; i++) {
+		ws_server_sends(PING, "", 0);
+	}
+	ws_server_start(AF_UNIX);
+	assert_non_null(end_open(&end, &err));
+	for (int i = 0; i < 100; i++) {
+		assert_ok(ws_turn(end.ws, &err), &err);
+	}
+	ws_poll(end.ws, &fd, &timeout);
+	assert_false(fd.events & POLLIN);
+	assert_true(timeout > 0);
+	clock_test_advance(WS_SILENCE_MS, 0);
+	assert_err(ws_turn(end.ws, &err), &err, ERR_UNAVAILABLE);
+	end_close(&end);
+}
+
 static void test_a_caller_may_give_up(void **state)
 {
 	struct end end;
@@ -401,6 +426,7 @@ int main(void)
 		T(test_what_breaks_the_rules_ends_it),
 		T(test_a_message_has_its_limit),
 		T(test_a_flood_leaves_the_caller_its_turn),
+		T(test_a_peer_that_pings_without_end_is_not_read_on),
 		T(test_a_caller_may_give_up),
 		T(test_a_goodbye_without_an_answer_has_its_deadline),
 		T(test_silence_is_asked_about_and_then_believed),
