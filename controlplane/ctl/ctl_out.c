@@ -1,6 +1,7 @@
 #include "ctl/ctl.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,6 +33,14 @@ int ctl_write(int fd, const void *data, size_t len)
 		ssize_t n = write(fd, p, len);
 
 		if (n < 0 && errno == EINTR) {
+			if (signals_deal() != 0) {
+				return -1;
+			}
+			continue;
+		}
+		/* Somebody else has the same terminal or pipe, and made it not block. */
+		if (n < 0 && errno == EAGAIN) {
+			poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
 			if (signals_deal() != 0) {
 				return -1;
 			}

@@ -18,9 +18,12 @@ static long read_some(int fd, void *out, size_t size)
 {
 	ssize_t n;
 
-	do {
-		n = read(fd, out, size);
-	} while (n < 0 && errno == EINTR);
+	while ((n = read(fd, out, size)) < 0 && (errno == EINTR || errno == EAGAIN)) {
+		/* Somebody else has the same terminal or pipe, and made it not block. */
+		if (errno == EAGAIN) {
+			poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, -1);
+		}
+	}
 	if (n < 0) {
 		fprintf(stderr, "paddockctl: reading stdin: %s\n", strerror(errno));
 	}

@@ -144,7 +144,7 @@ static int take_keys(struct shell *shell)
 	size_t len = 0;
 	ssize_t n = read(STDIN_FILENO, in, sizeof in);
 
-	if (n < 0 && errno == EINTR) {
+	if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
 		return 0;
 	}
 	if (n <= 0 && shell->has_terminal) {

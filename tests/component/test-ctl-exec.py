@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -102,6 +103,26 @@ class Exec(CtlTest):
         self.assertEqual(len(self.server.seen), before)
 
     # -- output
+
+    def test_ends_of_pipes_that_do_not_block_are_waited_for(self):
+        """As node and others make those that they share with us."""
+        content = b"0123456789" * 30000
+        self.streams(*[("stdout", text(content.decode()))] * 3)
+        ends = (os.pipe(), os.pipe())
+        for end in (ends[0][0], ends[1][1]):
+            os.set_blocking(end, False)
+        with os.fdopen(ends[0][1], "wb") as to:
+            to.write(b"in")
+            to.flush()
+            process = self.start("exec", "--command", "x" * 30000, "sb_1", stdin=ends[0][0], stdout=ends[1][1])
+            self.wait_for(lambda: not select.select([ends[0][0]], [], [], 0)[0])
+            to.write(b"put")
+        os.close(ends[0][0])
+        os.close(ends[1][1])
+        with os.fdopen(ends[1][0], "rb") as out:
+            self.assertEqual(out.read(), content * 3)
+        self.assertEqual((process.stderr.read(), process.wait()), (b"", 0))
+        self.assertEqual(base64.b64decode(json.loads(self.last["body"])["stdin_base64"]), b"input")
 
     def test_outputs_are_apart_and_exact(self):
         self.streams(("stdout", text("ü\n")), ("stderr", text("err\n")), ("stdout", binary(b"\x00\xff")),
