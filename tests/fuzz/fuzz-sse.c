@@ -11,7 +11,7 @@ static int on_event(void *arg, const struct sse_event *event)
 {
 	struct buffer *log = arg;
 
-	ASSERT(event->data[event->len] == '\0' && event->name[0] != '\0');
+	ASSERT(event->data[event->len] == '\0');
 	buffer_add(log, event->name, strlen(event->name) + 1);
 	buffer_add(log, event->id, strlen(event->id) + 1);
 	buffer_add(log, event->data, event->len + 1);
