@@ -34,7 +34,15 @@ static void await_hello(struct channel *channel, int ms)
 	}
 }
 
-static void channel_down(struct channel *channel)
+static void channel_free(struct channel *channel)
+{
+	event_free(channel->timer);
+	free(channel->socket);
+	free(channel);
+}
+
+/* False: it is gone, closed by whoever heard of it. */
+static bool channel_down(struct channel *channel)
 {
 	struct err err;
 	bool was_ready = channel->state == GUEST_READY;
@@ -44,11 +52,16 @@ static void channel_down(struct channel *channel)
 	channel->is_breaking = true;
 	fail_calls(channel, ERR_UNAVAILABLE, "the channel broke");
 	channel->is_breaking = false;
+	if (channel->is_closed) {
+		channel_free(channel);
+		return false;
+	}
 	channel->state = GUEST_DOWN;
 	if (was_ready) {
 		err_set(&err, ERR_UNAVAILABLE, "the channel broke");
 		channel->hooks.on_state(channel->hooks.arg, GUEST_DOWN, &err);
 	}
+	return true;
 }
 
 static void on_watch(void *arg, const char *socket, bool is_up)
@@ -68,7 +81,7 @@ static void on_watch(void *arg, const char *socket, bool is_up)
 		return;
 	}
 	if (channel) {
-		channel_down(channel);
+		(void)channel_down(channel);
 	}
 	fake_machine_free(fake, fake_machine_of(fake, socket));
 }
@@ -99,9 +112,10 @@ static void fake_close(struct guest *guest)
 	channel->state = GUEST_DOWN;
 	fail_calls(channel, ERR_CANCELLED, "the channel was closed");
 	TAILQ_REMOVE(&channel->fake->channels, channel, link);
-	event_free(channel->timer);
-	free(channel->socket);
-	free(channel);
+	channel->is_closed = true;
+	if (!channel->is_breaking) {
+		channel_free(channel);
+	}
 }
 
 static enum guest_state fake_state(const struct guest *guest)
@@ -397,8 +411,9 @@ void fake_guest_drop(struct fake_guest *fake, const char *id, int back_ms)
 
 	TAILQ_FOREACH (channel, &fake->channels, link) {
 		if (strcmp(channel->socket, socket_of(fake, id)) == 0) {
-			channel_down(channel);
-			await_hello(channel, back_ms);
+			if (channel_down(channel)) {
+				await_hello(channel, back_ms);
+			}
 			return;
 		}
 	}

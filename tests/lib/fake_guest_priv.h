@@ -59,6 +59,7 @@ struct channel {
 	enum guest_state state;
 	bool has_hello;
 	bool is_breaking;
+	bool is_closed; /* meanwhile */
 	struct guest_hello hello;
 	struct event *timer; /* until the hello */
 	TAILQ_HEAD(, guest_call) calls;
