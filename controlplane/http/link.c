@@ -13,6 +13,7 @@
  * when their time has come and clear it once the kernel has no more. So a connection whose input
  * nobody wants at present is still told when its peer leaves, whatever lies in between, which a
  * level-triggered event that isn't wanted would not tell, and one that is would tell for ever.
+ * (An orderly end behind more than the kernel takes is still with the peer, and not to be seen.)
  *
  * An orderly end shows as EV_CLOSED. A reset shows as EPOLLERR, which libevent delivers as EV_READ
  * and EV_WRITE alone: where those come together poll() says what is so.
