@@ -1,9 +1,6 @@
 #include "http/conn.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/xalloc.h"
@@ -438,12 +435,20 @@ static bool step(struct http_conn *conn)
 
 /* ---- time ---- */
 
+/* Somebody may page through a stream; its source waits meanwhile. Other answers are held here. */
+static uint64_t stall_ms(const struct http_conn *conn)
+{
+	return conn->request && conn->request->is_streamed
+		       ? (uint64_t)conn->server->config.stall_timeout_s * MS_PER_SECOND
+		       : idle_ms(conn);
+}
+
 static uint64_t deadline_of(const struct http_conn *conn)
 {
 	uint64_t idle = conn->progress_ms + idle_ms(conn);
 
 	if (conn->is_sending) {
-		return idle;
+		return conn->progress_ms + stall_ms(conn);
 	}
 	switch (conn->state) {
 	case HTTP_CONN_HEAD:
@@ -568,16 +573,6 @@ bool http_conn_is_idle(const struct http_conn *conn)
 	return conn->state == HTTP_CONN_HEAD && http_head_is_fresh(&conn->head);
 }
 
-/* What is written in pieces mustn't wait for the client's acknowledgement of the piece before. */
-static void send_at_once(const struct http_conn *conn)
-{
-	const int on = 1;
-
-	if (!conn->door->is_admin) {
-		setsockopt(conn->link.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-	}
-}
-
 void http_conn_new(struct http_door *door, int fd, bool is_surplus)
 {
 	struct http_server *server = door->server;
@@ -588,10 +583,12 @@ void http_conn_new(struct http_door *door, int fd, bool is_surplus)
 	TAILQ_INSERT_TAIL(&server->conns, conn, entry);
 	door->conn_count++;
 	http_link_init(&conn->link, server->loop, fd, on_link, conn);
+	if (!door->is_admin) {
+		http_link_set_tcp(&conn->link);
+	}
 	http_head_init(&conn->head, server->config.header_bytes);
 	http_body_init(&conn->body, false, 0);
 	conn->timer = loop_timer_new(server->loop, on_timer, conn);
-	send_at_once(conn);
 	await_request(conn);
 	if (is_surplus) {
 		struct err err;

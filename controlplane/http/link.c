@@ -1,6 +1,8 @@
 #include "http/link.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,6 +20,11 @@
  * An orderly end shows as EV_CLOSED. A reset shows as EPOLLERR, which libevent delivers as EV_READ
  * and EV_WRITE alone: where those come together poll() says what is so.
  */
+
+/* A client that is silent for so long is asked whether it is there, so often, so many times. */
+#define PROBE_IDLE_S 30
+#define PROBE_EACH_S 10
+#define PROBE_COUNT  3
 
 static void look_for_end(struct http_link *link)
 {
@@ -56,6 +63,28 @@ void http_link_init(
 	ASSERT(link->in && link->out && link->event);
 	rc = event_add(link->event, NULL);
 	ASSERT(rc == 0);
+}
+
+void http_link_set_tcp(const struct http_link *link)
+{
+	static const struct {
+		int level;
+		int name;
+		int value;
+	} options[] = {
+		/* What is written in pieces mustn't wait for the client's word on the piece before.
+		 */
+		{IPPROTO_TCP, TCP_NODELAY, 1},
+		{SOL_SOCKET, SO_KEEPALIVE, 1},
+		{IPPROTO_TCP, TCP_KEEPIDLE, PROBE_IDLE_S},
+		{IPPROTO_TCP, TCP_KEEPINTVL, PROBE_EACH_S},
+		{IPPROTO_TCP, TCP_KEEPCNT, PROBE_COUNT},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		setsockopt(link->fd, options[i].level, options[i].name, &options[i].value,
+			sizeof options[i].value);
+	}
 }
 
 void http_link_close(struct http_link *link)

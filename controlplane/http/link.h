@@ -40,6 +40,9 @@ struct http_link {
 /* Takes @fd, which doesn't block. @fn: something has changed; it may close the link. */
 void http_link_init(
 	struct http_link *link, struct loop *loop, int fd, void (*fn)(void *arg), void *arg);
+/* It is TCP: small pieces leave at once, and a peer whose host is gone is found by asking it (then
+ * .is_broken), within a minute. */
+void http_link_set_tcp(const struct http_link *link);
 /* No call of fn() comes any more. What hasn't been sent is lost. Again is fine. */
 void http_link_close(struct http_link *link);
 /* The same with a reset, so that the peer takes nothing for whole. Unix sockets have none. */

@@ -38,6 +38,7 @@ struct http_request {
 
 	struct op_call *call;       /* NULL before, and again when its answer is all written */
 	struct http_stream *stream; /* while a pipe's bytes are sent */
+	bool is_streamed;           /* its answer is such bytes */
 	bool is_answered;           /* the last of the answer is in the link's buffer */
 	uint64_t sent_bytes;
 };

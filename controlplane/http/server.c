@@ -38,6 +38,7 @@ static const struct http_config defaults = {
 	.connections_max = 1024,
 	.idle_timeout_s = 60,
 	.head_timeout_s = 20,
+	.stall_timeout_s = 900,
 	.out_high_bytes = 1u << 20,
 };
 
@@ -50,6 +51,7 @@ static void take_defaults(struct http_config *config)
 	TAKE(connections_max);
 	TAKE(idle_timeout_s);
 	TAKE(head_timeout_s);
+	TAKE(stall_timeout_s);
 	TAKE(out_high_bytes);
 #undef TAKE
 }

@@ -34,6 +34,7 @@ struct http_config {
 	unsigned connections_max;     /* through each of the two kinds of listeners: 1024 */
 	unsigned idle_timeout_s;      /* between requests, and within one that stops coming: 60 */
 	unsigned head_timeout_s;      /* for all of a request's head: 20 */
+	unsigned stall_timeout_s;     /* for a client that doesn't read a stream: 900 */
 	uint64_t out_high_bytes;      /* a download waits while so much is unsent: 1 MiB */
 	char *const *allowed_hosts;   /* besides localhost, 127.0.0.1 and [::1]; NULL: none */
 	char *const *allowed_origins; /* whole origins, "https://tools.example"; NULL: none */

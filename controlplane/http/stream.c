@@ -109,6 +109,7 @@ void http_stream_begin(struct http_request *request, struct op_answer *answer)
 	stream->piece = evbuffer_new();
 	ASSERT(stream->piece);
 	request->stream = stream;
+	request->is_streamed = true;
 	http_conn_answers(conn, !request->is_head);
 	conn->closes |= conn->head.is_old && !is_file;
 	http_reply_begin(&reply, request, answer->status,

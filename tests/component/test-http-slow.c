@@ -11,7 +11,7 @@
 
 static int set_up(void **state)
 {
-	const struct http_config config = {.idle_timeout_s = 1};
+	const struct http_config config = {.idle_timeout_s = 1, .stall_timeout_s = 4};
 
 	(void)state;
 	h = http_world_new(&config);
@@ -181,6 +181,33 @@ static void test_drops_of_a_streaming_commands_input_are_input(void **state)
 	client_free(c);
 }
 
+/* Who pages through a stream reads nothing for a while; who has gone to sleep over it is cut. */
+static void test_a_stream_waits_for_its_reader(void **state)
+{
+	static const char command[] =
+		"POST /v1/sandboxes/$ID/exec HTTP/1.1\r\nHost: localhost\r\nx-api-key: $KEY\r\n"
+		"Content-Type: application/json\r\nAccept: text/event-stream\r\n"
+		"Content-Length: 28\r\n\r\n{\"command\":\"bytes 30000000\"}";
+	struct client *patient = client_with(command);
+	struct client *asleep = client_with(command);
+	struct answer *a;
+
+	(void)state;
+	world_run(h->w, 2000); /* beyond the idle time-out, within the other */
+	a = client_answer(patient, false);
+	assert_int_equal(a->status, 200);
+	assert_false(a->is_cut);
+	assert_non_null(strstr(a->body, "event: exit"));
+	answer_free(a);
+	client_free(patient);
+	WORLD_UNTIL(h->w, fake_guest_call_count(h->w->guests) == 0);
+	a = client_answer(asleep, false);
+	assert_true(a->is_cut);
+	assert_null(strstr(a->body, "event: exit"));
+	answer_free(a);
+	client_free(asleep);
+}
+
 /* A line that is merely slow: some KiB a minute are a body like any other. */
 static void test_a_slow_line_is_enough(void **state)
 {
@@ -235,6 +262,7 @@ int main(void)
 		T(test_drops_of_json_do_not_keep_a_connection),
 		T(test_drops_of_a_file_do_not_keep_a_connection),
 		T(test_drops_of_a_streaming_commands_input_are_input),
+		T(test_a_stream_waits_for_its_reader),
 		T(test_a_slow_line_is_enough),
 		T(test_single_bytes_make_a_request),
 #undef T
