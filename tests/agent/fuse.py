@@ -22,7 +22,7 @@ class Fuse:
         self.files = {}      # name: contents
         self.ids = [None]    # the name of node 2 and up, by its number less 1
         self.errors = {}     # operation: errno
-        self.silent = set()  # operations that get no answer
+        self.silent = set()  # operations that get no answer, or pairs of one and a file's name
         self.delays = {}     # operation: seconds
         self.fd = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
         options = f"fd={self.fd},rootmode=40000,user_id={uid},group_id={uid},allow_other"
@@ -47,7 +47,7 @@ class Fuse:
                     continue
                 return
             _, kind, unique, node = struct.unpack_from("<IIQQ", data)
-            if kind in (FORGET, BATCH_FORGET, INTERRUPT) or kind in self.silent:
+            if kind in (FORGET, BATCH_FORGET, INTERRUPT) or self.is_silent(kind, node):
                 continue
             time.sleep(self.delays.get(kind, 0))
             try:
@@ -60,6 +60,9 @@ class Fuse:
                 os.write(self.fd, struct.pack("<IiQ", 16 + len(out), code, unique) + out)
             except OSError:
                 pass  # whoever asked has gone
+
+    def is_silent(self, kind, node):
+        return kind in self.silent or (kind, self.ids[node - 1]) in self.silent
 
     def attr(self, name):
         mode, size = ((stat.S_IFDIR | 0o755, 0) if name is None else
