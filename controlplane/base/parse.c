@@ -39,6 +39,17 @@ int parse_bool(const char *text, bool *ret, struct err *err)
 	return err_set(err, ERR_INVALID, "must be yes or no");
 }
 
+int parse_hex_digit(char c)
+{
+	if (c >= '0' && c <= '9') {
+		return c - '0';
+	}
+	if (c >= 'a' && c <= 'f') {
+		return c - 'a' + 10;
+	}
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 size_t utf8_decode(const char *text, size_t len, uint32_t *ret_code)
 {
 	static const struct {

@@ -17,6 +17,8 @@
 int parse_int(const char *text, int64_t min, int64_t max, int64_t *ret, struct err *err);
 /* yes/no, true/false, on/off, 1/0. */
 int parse_bool(const char *text, bool *ret, struct err *err);
+/* 0 to 15, or -1: it is none. */
+int parse_hex_digit(char c);
 /*
  * Bytes of the UTF-8 sequence at @text, of which there are @len > 0, and its code point; 0 when it
  * is none: overlong, a surrogate, beyond U+10FFFF or cut.

@@ -1,6 +1,7 @@
 #include "http/body.h"
 
 #include "base/macros.h"
+#include "base/parse.h"
 
 /*
  * Theory of operation. Chunks are read in the one form that RFC 9112 gives them: a size of
@@ -61,20 +62,9 @@ static const char *end_size(struct http_body *body)
 	return NULL;
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9') {
-		return c - '0';
-	}
-	if (c >= 'a' && c <= 'f') {
-		return c - 'a' + 10;
-	}
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static const char *take_size_byte(struct http_body *body, char c)
 {
-	int digit = hex_digit(c);
+	int digit = parse_hex_digit(c);
 
 	if (digit >= 0) {
 		if (++body->digits > SIZE_DIGITS_MAX) {

@@ -7,20 +7,10 @@
 
 #include "base/cleanup.h"
 #include "base/macros.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 
 /* ---- decoding ---- */
-
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9') {
-		return c - '0';
-	}
-	if (c >= 'a' && c <= 'f') {
-		return c - 'a' + 10;
-	}
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 long url_decode(const char *text, size_t len, bool plus_is_space, char *out)
 {
@@ -30,8 +20,8 @@ long url_decode(const char *text, size_t len, bool plus_is_space, char *out)
 		char c = text[i];
 
 		if (c == '%') {
-			int high = i + 2 < len ? hex_digit(text[i + 1]) : -1;
-			int low = high < 0 ? -1 : hex_digit(text[i + 2]);
+			int high = i + 2 < len ? parse_hex_digit(text[i + 1]) : -1;
+			int low = high < 0 ? -1 : parse_hex_digit(text[i + 2]);
 
 			if (low < 0) {
 				return -1;
