@@ -100,8 +100,13 @@ class Commands(Ctl):
         process = self.start("exec", self.box, "--", "sh", "-c", "trap 'echo no' INT; echo up; "
                              "while :; do sleep 1; done")
         self.assertEqual(process.stdout.readline(), b"up\n")
-        process.send_signal(signal.SIGINT)
-        self.assertEqual(process.stdout.readline(), b"no\n")
+        for _ in range(10):
+            asked = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.stdout.readline(), b"no\n")
+            if time.monotonic() - asked < 1:
+                break
+            time.sleep(2)  # a guest so slow outlasts what counts as impatience: the next is a first one again
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(30), 137)
 

@@ -1,8 +1,11 @@
 """Background commands and terminals on a real guest: what they promise over restarts, losses and ends."""
+import contextlib
 import json
+import sqlite3
 import threading
 import time
 import unittest
+import urllib.parse
 
 from paddock import HOOKS_BUILD, Daemon, SystemTest, wait_for
 from websocket import Refused, WebSocket
@@ -133,7 +136,7 @@ class BackgroundTest(Jobs, SystemTest):
         self.assertEqual(seen, [(wanted, [0])] * len(seen))
 
     def test_a_time_limit_is_its_own(self):
-        eid = self.start("echo begun; sleep 600", timeout_ms=1000)
+        eid = self.start("echo begun; sleep 600", timeout_ms=4000)
         record = self.ended(eid)
         self.assertEqual((record["timed_out"], record["exit_code"]), (True, 124))
         self.assertEqual(self.output(eid), "begun\n")
@@ -180,8 +183,8 @@ class RestartTest(Jobs, unittest.TestCase):
         foreground.start()
         listed = wait_for(lambda: [row for row in self.list() if not row["background"] and row["status"] == "running"],
                           20, "the foreground command runs", 0.2)
-        # Its row is written with the batch of a second.
-        time.sleep(1.2)
+        wait_for(lambda: self.is_stored(listed[0]["id"]), 20, "its row is written")
+        shown = len(self.output(goes_on).split())
         self.daemon.kill()
         foreground.join(60)
         self.assertEqual(answers, [None])
@@ -189,7 +192,7 @@ class RestartTest(Jobs, unittest.TestCase):
         self.back()
         # The same one, with all it wrote meanwhile.
         text = self.output(goes_on).split()
-        self.assertGreater(len(text), 15)
+        self.assertGreater(len(text), shown)
         self.assertEqual(text, [str(i + 1) for i in range(len(text))])
         before = len(text)
         wait_for(lambda: len(self.output(goes_on).split()) > before + 3, 30, "it goes on", 0.3)
@@ -202,6 +205,10 @@ class RestartTest(Jobs, unittest.TestCase):
         wait_for(lambda: not self.runs("sleep 7654"), 90, "the foreground command is gone from the guest", 1)
         self.post(goes_on, "kill")
         self.assertEqual(self.ended(goes_on)["signal"], 9)
+
+    def is_stored(self, eid):
+        with contextlib.closing(sqlite3.connect(self.daemon.state / "paddock.db")) as db:
+            return db.execute("SELECT 1 FROM exec WHERE id = ?", (eid,)).fetchone()
 
     def lost_call(self):
         try:
@@ -237,7 +244,9 @@ class RestartTest(Jobs, unittest.TestCase):
     def test_killed_as_a_command_ends_its_result_is_found(self):
         self.daemon.terminate()
         self.back("job.end:kill")
-        eid = self.start("sleep 1; echo bye; exit 6")
+        eid = self.start("read x; echo bye; exit 6", keep_stdin=True)
+        with contextlib.suppress(OSError):  # it may die before it answers
+            self.post(eid, "stdin", data="now\n")
         self.daemon.wait_dead(30)
         self.back()
         record = self.ended(eid)
@@ -334,9 +343,10 @@ class TerminalTest(Jobs, SystemTest):
             self.assertEqual(shell.word("exit")["exit_code"], 0)
 
     def test_signals_and_kill(self):
-        with self.open("?command=trap%20'echo%20caught'%20HUP;%20while%20:;%20do%20sleep%200.1;%20done") as shell:
+        command = urllib.parse.quote("trap 'echo caught' HUP; echo ready; while :; do sleep 0.1; done")
+        with self.open(f"?command={command}") as shell:
             eid = shell.word("start")["id"]
-            time.sleep(0.5)
+            shell.until("ready")
             shell.say(signal="HUP")
             shell.until("caught")
             self.post(eid, "kill")
