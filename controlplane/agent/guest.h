@@ -189,7 +189,8 @@ struct guest_get_hooks {
 };
 
 struct guest_job_hooks {
-	/* For job_list(), each; for job_read(), once, before the first byte: as it is now. */
+	/* For job_list(), each; for job_read(), once, before the first byte: as it is now, or NULL:
+	 * nobody asks. */
 	void (*on_job)(void *arg, const struct guest_job *job);
 	/* job_read(): the offset of the byte that comes next; at the beginning, and after a gap,
 	 * where this reader was too slow for the ring. */

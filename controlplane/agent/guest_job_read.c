@@ -97,7 +97,9 @@ static int read_on_started(
 	struct guest_job job = job_of(&told);
 
 	self->is_started = true;
-	self->hooks.on_job(self->hooks.arg, &job);
+	if (self->hooks.on_job) {
+		self->hooks.on_job(self->hooks.arg, &job);
+	}
 	if (!call->is_done) {
 		self->hooks.on_start(self->hooks.arg, self->position);
 	}

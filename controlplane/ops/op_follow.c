@@ -172,12 +172,6 @@ static void wait_for_record(struct following *following)
 	}
 }
 
-static void on_job(void *arg, const struct guest_job *job)
-{
-	(void)arg;
-	(void)job;
-}
-
 static void on_start(void *arg, uint64_t offset)
 {
 	struct following *following = arg;
@@ -248,11 +242,8 @@ enum op_ret op_exec_follow(struct op_call *call, struct sandbox *sb, const struc
 	}
 	const struct guest_read_spec spec = {
 		.id = row->id, .offset = following->next, .max = UINT64_MAX, .is_followed = true};
-	const struct guest_job_hooks hooks = {.on_job = on_job,
-		.on_start = on_start,
-		.on_output = on_output,
-		.on_done = on_read,
-		.arg = following};
+	const struct guest_job_hooks hooks = {
+		.on_start = on_start, .on_output = on_output, .on_done = on_read, .arg = following};
 
 	following->running = sandbox_job_read(sb, &spec, &hooks, &err);
 	if (following->running) {

@@ -124,13 +124,6 @@ static void on_tail_output(void *arg, int fd, const void *data, size_t len)
 	job_tail_add(&job->tails, job->sb->all->config.result_bytes, fd, data, len);
 }
 
-/* What there is to know of it is known. */
-static void on_tail_job(void *arg, const struct guest_job *guest_job)
-{
-	(void)arg;
-	(void)guest_job;
-}
-
 static void on_tail_start(void *arg, uint64_t offset)
 {
 	struct sandbox_job *job = arg;
@@ -175,8 +168,7 @@ static void read_tail(struct sandbox_job *job)
 	uint64_t total = job->result.stdout_bytes + job->result.stderr_bytes;
 	const struct guest_read_spec spec = {
 		.id = job_id(job), .offset = total - MIN(total, cap), .max = cap};
-	const struct guest_job_hooks hooks = {.on_job = on_tail_job,
-		.on_start = on_tail_start,
+	const struct guest_job_hooks hooks = {.on_start = on_tail_start,
 		.on_output = on_tail_output,
 		.on_done = on_tail_done,
 		.arg = job};
@@ -192,14 +184,6 @@ static void read_tail(struct sandbox_job *job)
 }
 
 /* ---- its end ---- */
-
-static void on_wait_output(void *arg, int fd, const void *data, size_t len)
-{
-	(void)arg;
-	(void)fd;
-	(void)data;
-	(void)len;
-}
 
 static void on_wait_done(void *arg, const struct guest_exec_result *result, const struct err *err)
 {
@@ -219,8 +203,7 @@ static void on_wait_done(void *arg, const struct guest_exec_result *result, cons
 void job_wait_for_end(struct sandbox_job *job)
 {
 	struct sandbox *sb = job->sb;
-	const struct guest_exec_hooks hooks = {
-		.on_output = on_wait_output, .on_done = on_wait_done, .arg = job};
+	const struct guest_exec_hooks hooks = {.on_done = on_wait_done, .arg = job};
 	struct err err;
 
 	job->phase = JOB_WAITING;

@@ -52,7 +52,7 @@ static void on_job(void *arg, const struct guest_job *guest_job)
 {
 	struct job_call *job = arg;
 
-	if (!job->call.is_abandoned) {
+	if (!job->call.is_abandoned && job->hooks.on_job) {
 		job->hooks.on_job(job->hooks.arg, guest_job);
 	}
 }

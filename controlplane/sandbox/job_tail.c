@@ -69,12 +69,6 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	finish(arg);
 }
 
-static void on_job(void *arg, const struct guest_job *guest_job)
-{
-	(void)arg;
-	(void)guest_job;
-}
-
 static void on_start(void *arg, uint64_t offset)
 {
 	struct taking *taking = arg;
@@ -132,11 +126,8 @@ static void on_listed(void *arg, const struct guest_job *listed)
 		return;
 	}
 	struct taking *taking = xnew(struct taking);
-	const struct guest_job_hooks hooks = {.on_job = on_job,
-		.on_start = on_start,
-		.on_output = on_output,
-		.on_done = on_read,
-		.arg = taking};
+	const struct guest_job_hooks hooks = {
+		.on_start = on_start, .on_output = on_output, .on_done = on_read, .arg = taking};
 
 	taking->sb = sb;
 	taking->end = listed->end_offset;

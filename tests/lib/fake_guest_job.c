@@ -390,7 +390,9 @@ static bool begin_read(struct guest_call *call, const struct fake_task *job)
 	}
 	call->has_begun = true;
 	call->position = MAX(call->read.offset, job->is.first_offset);
-	call->job_hooks.on_job(call->job_hooks.arg, &copy);
+	if (call->job_hooks.on_job) {
+		call->job_hooks.on_job(call->job_hooks.arg, &copy);
+	}
 	if (!call->is_ended) {
 		call->job_hooks.on_start(call->job_hooks.arg, call->position);
 	}
